@@ -22,6 +22,7 @@
 #endif
 #include "include/time_per_byte.p4"
 #include "include/path_rate.p4"
+#include "include/flow_slot.p4"
 #include "include/tcp_flows.p4"
 #include "include/ticks.p4"
 #include "include/class_clock.p4"
@@ -38,6 +39,7 @@ control TcpFlows(inout headers_t hdr, inout metadata_t meta,
     FlowOfSender() flow_of_sender;
     FlowOfReceiver() flow_of_receiver;
     FlowPace() flow_pace;
+    FlowSlot() flow_slot_of_cycle;
     WindowScale() window_scale;
     WindowClamp() window_clamp;
 
@@ -48,6 +50,9 @@ control TcpFlows(inout headers_t hdr, inout metadata_t meta,
             // A packet of a flow that is not followed is paced with its class.
             if (meta.flow_known == 1 && meta.paces_flows == 1) {
                 flow_pace.apply(meta, standard_metadata.packet_length + FCS_BYTES);
+                if (meta.slots != 0) {
+                    flow_slot_of_cycle.apply(meta);
+                }
             }
         }
         if (hdr.tcp.syn == 1) {

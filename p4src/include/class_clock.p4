@@ -59,8 +59,9 @@ control ClassClock(inout metadata_t meta, inout standard_metadata_t standard_met
                     if (meta.tick_ns != 0) {
                         // A packet that takes no time leaves at the tick of the packet before it, or
                         // now if that has passed.
-                        bit<64> from_ns = meta.time_per_byte_q24 == 0 ? 0 : now_ns;
-                        departure_at_tick.apply(meta.tick_ns, meta.ticks_per_ns_q64, from_ns, start_ns,
+                        bit<64> from_ns = cost_q24 == 0 ? 0 : now_ns;
+                        departure_at_tick.apply(meta.tick_ns, meta.ticks_per_ns_q64,
+                                                meta.tick_lead_ns, from_ns, start_ns,
                                                 start_frac, departure_ns);
                         if (departure_ns < now_ns) {
                             departure_ns = now_ns;

@@ -37,6 +37,36 @@ control Classes(inout metadata_t meta) {
         clamp_windows(bytes_per_ns_q24, window_margin_bytes);
     }
 
+    // Packets leave once in cycle_ns (1 us to 1 s), all that the time has tokens for, as in
+    // paced_timer. cycles_per_ns_q64 is 2^64 / cycle_ns, rounded down.
+    action once_in_cycle(bit<32> cycle_ns, bit<64> cycles_per_ns_q64) {
+        meta.tick_ns = (bit<64>) cycle_ns;
+        meta.ticks_per_ns_q64 = cycles_per_ns_q64;
+        meta.allowance_ns = meta.allowance_ns + (bit<64>) cycle_ns;
+    }
+
+    // As once_in_cycle, for classes that pace each flow: of `slots` slots of slot_ns, which are the
+    // cycle, each flow gets one (flow_slot.p4).
+    action once_in_slot_of_flow(bit<32> cycle_ns, bit<64> cycles_per_ns_q64, bit<32> slot_ns,
+                                bit<16> slots) {
+        once_in_cycle(cycle_ns, cycles_per_ns_q64);
+        meta.slot_ns = slot_ns;
+        meta.slots = slots;
+    }
+
+    // As paced_static_controlled, once in a cycle, offset_ns (at most cycle_ns) behind multiples of it.
+    @name(".PacerIngress.paced_static_in_slot")
+    action paced_static_in_slot(bit<64> time_per_byte_q24, bit<32> limit_bytes,
+                                bit<64> allowance_ns, bit<32> ecn_threshold_bytes,
+                                bit<32> bytes_per_ns_q24, bit<32> window_margin_bytes,
+                                bit<32> cycle_ns, bit<64> cycles_per_ns_q64,
+                                bit<32> offset_ns) {
+        paced_static_controlled(time_per_byte_q24, limit_bytes, allowance_ns,
+                                ecn_threshold_bytes, bytes_per_ns_q24, window_margin_bytes);
+        once_in_cycle(cycle_ns, cycles_per_ns_q64);
+        meta.tick_lead_ns = (bit<64>) (cycle_ns - offset_ns);
+    }
+
     // A fixed gap behind each packet: from the end of its FCS to the preamble of the next one,
     // gap_bytes on a line whose byte takes time_per_byte_q24. The frame's own 12 bytes of
     // inter-frame gap are part of it, as in Data Reservoir's IPG tuning (1023 bytes leave
@@ -80,6 +110,15 @@ control Classes(inout metadata_t meta) {
         meta.ecn_threshold_bytes = ecn_threshold_bytes;
     }
 
+    // As paced_pspd, each flow in its slot.
+    @name(".PacerIngress.paced_pspd_in_slots")
+    action paced_pspd_in_slots(bit<32> limit_bytes, bit<64> allowance_ns,
+                               bit<32> ecn_threshold_bytes, bit<32> cycle_ns,
+                               bit<64> cycles_per_ns_q64, bit<32> slot_ns, bit<16> slots) {
+        paced_pspd(limit_bytes, allowance_ns, ecn_threshold_bytes);
+        once_in_slot_of_flow(cycle_ns, cycles_per_ns_q64, slot_ns, slots);
+    }
+
     // As paced_pspd, until the flow retransmits, or until its round-trip time divided by its window
     // in packets is at most release_below_ns (1 ns to 1 s); and released by a tick, in clusters of at
     // most 80 packets (limits.p4).
@@ -108,6 +147,18 @@ control Classes(inout metadata_t meta) {
         meta.follows_flows = 1;
         meta.paces_flows = 1;
         meta.inverse_headroom_q16 = (bit<64>) inverse_headroom_q16;
+    }
+
+    // As paced_dynamic, each flow in its slot.
+    @name(".PacerIngress.paced_dynamic_in_slots")
+    action paced_dynamic_in_slots(bit<32> inverse_headroom_q16, bit<64> time_per_byte_q24,
+                                  bit<32> limit_bytes, bit<64> allowance_ns,
+                                  bit<32> ecn_threshold_bytes, bit<32> bytes_per_ns_q24,
+                                  bit<32> window_margin_bytes, bit<32> cycle_ns,
+                                  bit<64> cycles_per_ns_q64, bit<32> slot_ns, bit<16> slots) {
+        paced_dynamic(inverse_headroom_q16, time_per_byte_q24, limit_bytes, allowance_ns,
+                      ecn_threshold_bytes, bytes_per_ns_q24, window_margin_bytes);
+        once_in_slot_of_flow(cycle_ns, cycles_per_ns_q64, slot_ns, slots);
     }
 
     // As paced_dynamic until the flow retransmits, or until its round-trip time divided by its
@@ -143,7 +194,8 @@ control Classes(inout metadata_t meta) {
         }
         actions = { unpaced; paced_static; paced_static_controlled; paced_ipg; paced_timer;
                     paced_pspd; paced_dynamic; paced_slow_start; paced_clustered;
-                    paced_shared; }
+                    paced_shared; paced_static_in_slot; paced_pspd_in_slots;
+                    paced_dynamic_in_slots; }
         const default_action = unpaced;
         size = CLASS_COUNT;
     }

@@ -155,8 +155,11 @@ struct metadata_t {
                                  // negative (modulo 2^32) where only its payload counts
     bit<32> limit_bytes;
     bit<64> allowance_ns;
-    bit<64> tick_ns;             // packets leave at multiples of it; 0: at any time
+    bit<64> tick_ns;             // packets leave once in it (ticks.p4); 0: at any time
     bit<64> ticks_per_ns_q64;    // 2^64 / tick_ns, rounded down
+    bit<64> tick_lead_ns;        // by how much they leave before these multiples
+    bit<16> slots;               // slots that flows get in turn (flow_slot.p4); 0: none
+    bit<32> slot_ns;
     bit<32> ecn_threshold_bytes; // 0: the class does not mark
     bit<1> congested;            // the queue is above that threshold
     bit<32> queue_id;            // the class's number, or a followed flow's above CLASS_COUNT

@@ -181,6 +181,7 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
             flow_last_peak_bytes.write(cell, 0);
             flow_stray.write(cell, end);
             flow_has_lost.write(cell, 0);
+            flow_slot.write(cell, 0);
             meta.window_bytes = taken;
             meta.flow_starts = 1;
         } else if (meta.flow_known == 1) {

@@ -8,6 +8,8 @@ packets lie to each other:
 - random phase: lines of their own; each begins at a random time within its spacing;
 - slots by port: lines of their own; flow k of N begins k/N of its spacing later;
 - slots by flow: one port, whose line is as fast as the bottleneck, sends the classes' packets;
+- interleaved by the edge: lines of their own, begun as in random phase; the class of flow k has
+  slot k of a cycle of N;
 - one class: all flows are one class of rate R, on a port of 1 Gbit/s.
 
 Two switches in a row: pacer.p4 spaces the packets, and what it sends is the input of gtrcnet.p4,
@@ -34,6 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "virtual"))
 from pacer_entries import (
     EXPERIMENTAL_ETHER_TYPE,
     MTU_FRAME_BYTES,
+    class_in_slot,
     flow_by_ether_type,
     paced_class,
     station,
@@ -49,6 +52,8 @@ PACKETS = 20
 SEEDS = tuple(range(1, 21))
 BEGIN_NS = 1_000
 BOTTLENECK_PORT = 100
+SLOT_NS = MTU_FRAME_BYTES * 8 * NS_PER_S // RATE_BPS
+"""A packet's time at the bottleneck, which is whole nanoseconds."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,7 @@ class Arrangement:
         line: setting of each port of the edge.
         own_lines: whether each flow has a port of its own.
         one_class: whether all flows are one class.
+        in_slots: whether each class has a slot of the edge's cycle.
         seeds: the seeds of its runs.
         bound: packets in the queue at most, by number of flows; None: nothing below N is sure.
 
@@ -71,6 +77,7 @@ class Arrangement:
     line: str
     own_lines: bool
     one_class: bool = False
+    in_slots: bool = False
     seeds: Sequence[int] = (1,)
     bound: Callable[[int], Fraction] = Fraction
 
@@ -114,6 +121,13 @@ ARRANGEMENTS = (
     Arrangement("random phase", _random, GIGABIT, own_lines=True, seeds=SEEDS),
     Arrangement("slots by port", _slots, GIGABIT, own_lines=True, bound=_one),
     Arrangement("slots by flow", _together, AS_FAST, own_lines=False, bound=_one),
+    Arrangement(
+        *("interleaved by the edge", _random, GIGABIT),
+        own_lines=True,
+        in_slots=True,
+        seeds=SEEDS,
+        bound=_one,
+    ),
     Arrangement("one class", _together, GIGABIT, own_lines=False, one_class=True, bound=_one),
 )
 
@@ -142,7 +156,10 @@ def from_edge(arrangement: Arrangement, flows: int, seed: int) -> dict[int, list
     rate_bps = RATE_BPS if arrangement.one_class else RATE_BPS // flows
     entries: list[dict[str, object]] = []
     for class_id in sorted(set(classes)):
-        entries += [paced_class(class_id, rate_bps), flow_by_ether_type(class_id)]
+        paced = paced_class(class_id, rate_bps)
+        if arrangement.in_slots:
+            paced = class_in_slot(class_id, rate_bps, SLOT_NS * flows, SLOT_NS * class_id)
+        entries += [paced, flow_by_ether_type(class_id)]
     for number, out in enumerate(outs):
         entries += station(_sender(number), number + 1) + station(_receiver(number), out)
     arrivals = {

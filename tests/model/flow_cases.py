@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from flow_model import FlowClass, FlowPacer, Segment, clamped, window_limit_bytes
 from pacing_model import time_per_byte_q24
@@ -118,6 +118,22 @@ def flow_cases() -> list[FlowCase]:
             *(pspd, steady),
         ),
         FlowCase(
+            "pspd-slots",
+            "A window of 12 segments and 50 ms, in the first of 8 slots of 121,440 ns: a cycle is "
+            "971,520 ns, and a segment leaves in every fourth or fifth.",
+            *(FlowClass(pspd=True, slots=8, slot_ns=121_440), steady),
+        ),
+        FlowCase(
+            "pspd-slots-dense",
+            "Slots of 5 ms, and a window that grows to 40 segments: up to 8 leave in a slot.",
+            *(FlowClass(pspd=True, slots=2, slot_ns=5 * MS), [Round(10), Round(20), Round(40, 9)]),
+        ),
+        FlowCase(
+            "dynamic-slots",
+            "As dynamic, in the first of 64 slots of 24,288 ns.",
+            *(replace(dynamic, slots=64, slot_ns=24_288), GROWTH[:3]),
+        ),
+        FlowCase(
             "pspd-small-windows",
             "Windows of one to four segments: ten until one is sent again, then what they are.",
             *(pspd, [Round(1), Round(4), Round(4, 1), Round(1), Round(2), Round(4)]),
@@ -204,6 +220,7 @@ def flow_vector_text(case: FlowCase) -> str:
         "inverse_headroom_q16": config.inverse_headroom_q16,
         "time_per_byte_q24": config.fastest_time_per_byte_q24,
         "release_below_ns": config.release_below_ns,
+        **({"slots": config.slots, "slot_ns": config.slot_ns} if config.slots else {}),
         "bytes_per_ns_q24": case.bytes_per_ns_q24,
         "window_margin_bytes": case.margin_bytes,
     }

@@ -226,6 +226,8 @@ class Flow:
     stray_end: int = 0
     losses: int = 0
     released: bool = False
+    slot: int = 0
+    """Its slot in the cycle, 1 up; 0: it has sent no data yet."""
 
     @property
     def in_flight_bytes(self) -> int:
@@ -250,18 +252,26 @@ class FlowClass:
     """A class of mode ``dynamic``, or with ``release_below_ns`` of mode ``slow-start``.
 
     With ``pspd`` of mode ``pspd``, or with ``release_below_ns`` of mode ``clustered``; then the
-    first two fields stay at their defaults.
+    first two fields stay at their defaults. With ``slots`` each flow has one of so many slots of
+    ``slot_ns``, in turn.
     """
 
     inverse_headroom_q16: int = 1 << 16
     fastest_time_per_byte_q24: int = 0
     release_below_ns: int = 0
     pspd: bool = False
+    slots: int = 0
+    slot_ns: int = 0
 
     @property
     def clustered(self) -> bool:
         """Whether it is of mode ``clustered``."""
         return self.pspd and self.release_below_ns != 0
+
+    @property
+    def cycle_ns(self) -> int:
+        """The time after which the slots come again."""
+        return self.slots * self.slot_ns
 
 
 @dataclass
@@ -271,6 +281,7 @@ class FlowPacer:
     config: FlowClass
     flows: dict[Direction, Flow] = field(default_factory=dict)
     clocks_q24: dict[Direction | None, int] = field(default_factory=dict)
+    given_slots: int = 0
 
     def acknowledge(self, segment: Segment) -> None:
         """Takes the acknowledgement of a segment of the other direction."""
@@ -320,6 +331,9 @@ class FlowPacer:
             return self._departure_ns(None, segment.at_ns, self._at_most_q24(segment))
         key = (segment.sender, segment.receiver)
         flow, in_first_flight = self.follow(key, segment)
+        if segment.payload_bytes and self.config.slots and not flow.slot:
+            flow.slot = self.given_slots % self.config.slots + 1
+            self.given_slots += 1
         cost_q24, at_path_rate = self._cost_q24(flow, segment, in_first_flight=in_first_flight)
         departure_ns = self._departure_ns(key, segment.at_ns, cost_q24)
         if flow.timed == (segment.end, segment.at_ns):
@@ -332,10 +346,12 @@ class FlowPacer:
         if cost_q24 is None and self._last_ns.get(key, 0) <= at_ns:
             return at_ns
         clock_q24 = self.clocks_q24.get(key, 0)
-        if self.config.clustered and key is not None:
+        tick_ns = CLUSTER_TICK_NS if self.config.clustered else self.config.cycle_ns
+        if tick_ns and key is not None:
             # A packet that takes no time leaves at the tick of the packet before it.
-            from_ns = 0 if cost_q24 is None else at_ns
-            departure_q24, from_q24 = departure_at_tick_q24(from_ns, clock_q24, CLUSTER_TICK_NS)
+            from_ns = at_ns if cost_q24 else 0
+            offset_ns = self.flows[key].slot * self.config.slot_ns
+            departure_q24, from_q24 = departure_at_tick_q24(from_ns, clock_q24, tick_ns, offset_ns)
             departure_q24 = max(departure_q24, q24(at_ns))
         else:
             departure_q24 = from_q24 = max(q24(at_ns), clock_q24)

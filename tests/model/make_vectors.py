@@ -2,7 +2,7 @@
 
     python3 make_vectors.py [--out DIR]                       the committed files, and those of
                                                               the further modes in DIR/modes
-                                                              and DIR/timer,
+                                                              DIR/timer and DIR/slots,
                                                               of gap frames in DIR/pause-frames,
                                                               of burstiness in DIR/burstiness
     python3 make_vectors.py --random COUNT --seed N --out DIR as many random cases, elsewhere
@@ -51,6 +51,8 @@ BURSTINESS = "burstiness"
 """Subdirectory of the cases of gtrcnet's measurements."""
 TIMER = "timer"
 """Subdirectory of the cases of mode timer, in the format of the modes."""
+SLOTS = "slots"
+"""Subdirectory of the cases of classes in slots, in the format of the modes."""
 PAUSE_FRAMES = "pause-frames"
 """Subdirectory of the cases in which PAUSE frames fill the gaps."""
 
@@ -136,6 +138,11 @@ def timer(
     tick_ns = (1_000_000_000 + ticks_per_second // 2) // ticks_per_second
     config = replace(static(class_id, rate_bps, limit_bytes), mode="timer")
     return replace(config, tick_ns=tick_ns)
+
+
+def in_slot(config: ClassConfig, cycle_ns: int, offset_ns: int) -> ClassConfig:
+    """The class, but its packets leave so long behind each multiple of a cycle."""
+    return replace(config, tick_ns=cycle_ns, offset_ns=offset_ns)
 
 
 def marking(config: ClassConfig, ecn_threshold_bytes: int) -> ClassConfig:
@@ -882,6 +889,62 @@ def timer_cases() -> Iterator[Case]:
     )
 
 
+def slot_cases() -> Iterator[Case]:
+    """Classes in slots of a cycle: the files in ``tests/vectors/slots``."""
+    slot_ns, slots = 24_288, 4
+    cycle_ns = slots * slot_ns
+    trace = Trace()
+    for number in range(1, slots + 1):
+        trace.burst(1_000, number, 5)
+    # Idle, then all come at once, late in a cycle; and one comes at its slot, one just behind it.
+    for number in range(1, slots + 1):
+        trace.burst(100 * cycle_ns - 1, number, 3)
+    trace.packet(200 * cycle_ns + slot_ns, 1)
+    trace.packet(200 * cycle_ns + 2 * slot_ns + 1, 2)
+    yield Case(
+        "slots-interleaved",
+        "Four classes of 125 Mbit/s that begin together, in slots of a packet's time at 500 Mbit/s.",
+        port(500_000_000, "layer2"),
+        [in_slot(static(k, 125_000_000), cycle_ns, k * slot_ns) for k in range(1, slots + 1)],
+        trace.events(),
+    )
+    trace = Trace()
+    trace.burst(5, 1, 12, 100)
+    trace.burst(5, 2, 30, 100)
+    trace.burst(5, 3, 6)
+    trace.packet(YEAR_LATER_NS, 3, 996)
+    trace.burst(YEAR_LATER_NS, 1, 3, 997)
+    yield Case(
+        "slots-sizes",
+        "Small packets leave together, as many as a cycle has tokens for; a class of a low rate "
+        "leaves out cycles; rates whose packets take fractions of a nanosecond; late in the life "
+        "of a switch.",
+        port(None),
+        [
+            in_slot(static(1, 31_234_567), 97_152, 24_288),
+            in_slot(static(2, 125_000_000), 97_152, 48_577),
+            in_slot(static(3, 12_345_678), 97_152, 97_152),
+        ],
+        trace.events(),
+    )
+    trace = Trace()
+    trace.burst(0, 1, 6)
+    trace.set_class(500_000, in_slot(static(1, 20_000_000), 1_000_000, 300_000))
+    trace.burst(500_000, 1, 8)
+    trace.set_class(3_000_000, in_slot(static(1, 20_000_000), 1_000_000, 200_000))
+    trace.burst(3_000_000, 1, 3)
+    trace.set_class(3_100_000, static(1, 40_000_000))
+    trace.burst(3_100_000, 1, 5)
+    trace.burst(3_100_000, UNPACED, 3)
+    yield Case(
+        "slots-change",
+        "A class gets a slot, another one, and none again while packets wait.",
+        port(100_000_000),
+        [unpaced(), static(1, 10_000_000)],
+        trace.events(),
+    )
+
+
 def mode_cases() -> list[Case]:
     """Features of the P4 program alone: the files in ``tests/vectors/modes``."""
     return [*ipg_cases(), *ecn_cases()]
@@ -923,6 +986,9 @@ def class_json(config: ClassConfig, modes: bool) -> Json:
         fields["ecn_threshold_bytes"] = config.ecn_threshold_bytes
     if config.mode == "timer":
         fields["tick_ns"] = config.tick_ns
+    elif config.tick_ns:
+        fields["cycle_ns"] = config.tick_ns
+        fields["offset_ns"] = config.offset_ns
     return fields
 
 
@@ -1038,6 +1104,7 @@ def main() -> None:
     if args.random is None:
         write(args.out / MODES, mode_cases(), modes=True)
         write(args.out / TIMER, list(timer_cases()), modes=True)
+        write(args.out / SLOTS, list(slot_cases()), modes=True)
         write(args.out / PAUSE_FRAMES, list(pause_frame_cases()), modes=False)
         write_flows(args.out / FLOWS)
         write_sharing(args.out / SHARING)

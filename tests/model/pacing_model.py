@@ -55,16 +55,19 @@ def ceil_ns(instant_q24: int) -> int:
     return -(-instant_q24 >> FRACTION_BITS)
 
 
-def departure_at_tick_q24(now_ns: int, clock_q24: int, tick_ns: int) -> tuple[int, int]:
+def departure_at_tick_q24(
+    now_ns: int, clock_q24: int, tick_ns: int, offset_ns: int = 0
+) -> tuple[int, int]:
     """D of a packet that comes now and leaves at a tick, and the clock that its cost is added to.
 
     A class has tokens for a tick's time at each tick, and never more. A packet leaves at the first
-    tick at which there are any.
+    tick at which there are any. Ticks are ``offset_ns`` behind the multiples of ``tick_ns``.
     """
-    tick_q24 = q24(tick_ns)
-    next_tick_q24 = -(-q24(now_ns) // tick_q24) * tick_q24
+    tick_q24, offset_q24 = q24(tick_ns), q24(offset_ns)
+    next_tick_q24 = -(-(q24(now_ns) - offset_q24) // tick_q24) * tick_q24 + offset_q24
     spent_until_q24 = max(clock_q24, next_tick_q24 - tick_q24)
-    return (spent_until_q24 // tick_q24 + 1) * tick_q24, spent_until_q24
+    ticks = (spent_until_q24 - offset_q24) // tick_q24
+    return (ticks + 1) * tick_q24 + offset_q24, spent_until_q24
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,8 @@ class ClassConfig:
     In mode ``ipg``, ``rate_bps`` is the line rate at which the gap's bytes count, and
     ``gap_bytes`` the gap from the end of a packet's FCS to the preamble of the next.
     ``ecn_threshold_bytes`` 0: nothing is marked. In mode ``timer`` packets leave at multiples of
-    ``tick_ns``.
+    ``tick_ns``. With ``tick_ns`` in mode ``static`` the class has a slot: ``tick_ns`` is the cycle,
+    and packets leave ``offset_ns`` behind its multiples.
     """
 
     class_id: int
@@ -124,6 +128,7 @@ class ClassConfig:
     gap_bytes: int = 0
     ecn_threshold_bytes: int = 0
     tick_ns: int = 0
+    offset_ns: int = 0
 
     @property
     def time_per_byte_q24(self) -> int:
@@ -139,10 +144,10 @@ class ClassConfig:
 
     def departure_q24(self, now_ns: int, clock_q24: int) -> tuple[int, int]:
         """D of a packet that comes now, and the clock that its cost is added to for the next C."""
-        if self.mode != "timer":
+        if not self.tick_ns:
             departure_q24 = max(q24(now_ns), clock_q24)
             return departure_q24, departure_q24
-        return departure_at_tick_q24(now_ns, clock_q24, self.tick_ns)
+        return departure_at_tick_q24(now_ns, clock_q24, self.tick_ns, self.offset_ns)
 
 
 @dataclass(frozen=True)

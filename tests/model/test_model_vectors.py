@@ -15,6 +15,7 @@ from make_vectors import (
     MODES,
     PAUSE_FRAMES,
     SHARING,
+    SLOTS,
     TIMER,
     VECTORS_DIR,
     Case,
@@ -22,6 +23,7 @@ from make_vectors import (
     mode_cases,
     pause_frame_cases,
     random_case,
+    slot_cases,
     timer_cases,
     vector_text,
 )
@@ -30,6 +32,7 @@ from sharing_cases import SharingCase, sharing_cases, sharing_vector_text
 CASES = all_cases()
 MODE_CASES = mode_cases()
 TIMER_CASES = list(timer_cases())
+SLOT_CASES = list(slot_cases())
 PAUSE_CASES = list(pause_frame_cases())
 FLOW_CASES = flow_cases()
 SHARING_CASES = sharing_cases()
@@ -44,8 +47,12 @@ def test_file_is_fresh(case: Case) -> None:
 
 @pytest.mark.parametrize(
     ("folder", "case"),
-    [*((MODES, case) for case in MODE_CASES), *((TIMER, case) for case in TIMER_CASES)],
-    ids=[case.name for case in MODE_CASES + TIMER_CASES],
+    [
+        *((MODES, case) for case in MODE_CASES),
+        *((TIMER, case) for case in TIMER_CASES),
+        *((SLOTS, case) for case in SLOT_CASES),
+    ],
+    ids=[case.name for case in MODE_CASES + TIMER_CASES + SLOT_CASES],
 )
 def test_file_of_the_modes_is_fresh(folder: str, case: Case) -> None:
     committed = (VECTORS_DIR / folder / f"{case.name}.json").read_text(encoding="utf-8")

@@ -72,6 +72,33 @@ def timer_class(
     return class_entry(class_id, "paced_timer", settings)
 
 
+def class_in_slot(class_id: int, rate_bps: int, cycle_ns: int, offset_ns: int) -> dict[str, object]:
+    """A class of a static target rate, whose packets leave so long behind multiples of a cycle."""
+    settings = {
+        "time_per_byte_q24": time_per_byte_q24(rate_bps),
+        "limit_bytes": 1 << 30,
+        "allowance_ns": 0,
+        "ecn_threshold_bytes": 0,
+        "bytes_per_ns_q24": 0,
+        "window_margin_bytes": 0,
+        "cycle_ns": cycle_ns,
+        "cycles_per_ns_q64": (1 << 64) // cycle_ns,
+        "offset_ns": offset_ns,
+    }
+    return class_entry(class_id, "paced_static_in_slot", settings)
+
+
+def slots_of_flows(slots: int, slot_ns: int) -> dict[str, int]:
+    """The parameters of a class whose flows get slots in turn."""
+    cycle_ns = slots * slot_ns
+    return {
+        "cycle_ns": cycle_ns,
+        "cycles_per_ns_q64": (1 << 64) // cycle_ns,
+        "slot_ns": slot_ns,
+        "slots": slots,
+    }
+
+
 def flow_by_ether_type(class_id: int) -> dict[str, object]:
     """Frames of Ethernet type 0x9000 + class belong to the class."""
     return flow({"ether_type": [EXPERIMENTAL_ETHER_TYPE + class_id, 0xFFFF]}, class_id)

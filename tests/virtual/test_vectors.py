@@ -26,6 +26,7 @@ from pacer_entries import (
     frame,
     ip_frame,
     packet_id,
+    slots_of_flows,
     station,
 )
 from tcp_traffic import STATIONS, frame_of
@@ -43,6 +44,7 @@ PARAMETERS = {
     "paced_static": PACE,
     "paced_ipg": (*PACE, "gap_bytes", "ecn_threshold_bytes"),
     "paced_timer": (*PACE, "tick_ns", "ecn_threshold_bytes"),
+    "paced_static_in_slot": (*PACE, "cycle_ns", "offset_ns", "ecn_threshold_bytes"),
 }
 
 FLOW_PACE = (
@@ -62,9 +64,14 @@ FLOW_ACTIONS = {
 def _class_entry(settings: dict[str, Any], operation: str, at_ns: int) -> dict[str, object]:
     mode = settings["mode"]
     action = "unpaced" if mode == "unpaced" else f"paced_{mode}"
+    if "cycle_ns" in settings:
+        action = "paced_static_in_slot"
     params = {name: settings[name] for name in PARAMETERS[action]}
     if mode == "timer":
         params["ticks_per_ns_q64"] = (1 << 64) // settings["tick_ns"]
+    if action == "paced_static_in_slot":
+        params["cycles_per_ns_q64"] = (1 << 64) // settings["cycle_ns"]
+        params |= {"bytes_per_ns_q24": 0, "window_margin_bytes": 0}
     if action == "paced_static" and settings.get("ecn_threshold_bytes"):
         action = "paced_static_controlled"
         params["ecn_threshold_bytes"] = settings["ecn_threshold_bytes"]
@@ -230,6 +237,9 @@ def test_vector_of_a_flow_through_the_switch(path: Path, tmp_path: Path) -> None
     # Departures are rounded up; the allowance covers the sum of the rounding.
     params = {"limit_bytes": 1 << 30, "allowance_ns": 1_000_000, "ecn_threshold_bytes": 0}
     params |= {name: settings[name] for name in names}
+    if "slots" in settings:
+        action = f"{action}_in_slots"
+        params |= slots_of_flows(settings["slots"], settings["slot_ns"])
     entries = [entry for mac, port in STATIONS.items() for entry in station(mac, port)]
     entries += [class_entry(1, action, params), flow({"ingress_port": [FIRST_PORT, 0x1FF]}, 1)]
     arrivals: dict[int, list[TimedFrame]] = {FIRST_PORT: [], SECOND_PORT: []}

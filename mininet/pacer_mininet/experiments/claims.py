@@ -296,9 +296,13 @@ def _in_phase(rows: Sequence[Row]) -> Figures:
     return [float(row["in phase"]) / row["flows"] for row in rows]
 
 
+EDGE_INTERLEAVES = ("slots by flow", "interleaved by the edge", "one class")
+"""Arrangements of experiment `aggregation` in which the edge orders the packets of all flows."""
+
+
 def _in_slots(rows: Sequence[Row]) -> Figures:
     """Take the queues of flows that the edge interleaves, in packets."""
-    return [float(row[title]) for row in rows for title in ("slots by flow", "one class")]
+    return [float(row[title]) for row in rows for title in EDGE_INTERLEAVES]
 
 
 def _slots_by_port(rows: Sequence[Row]) -> Figures:
@@ -488,7 +492,7 @@ CLAIMS = (
     ),
     Claim(
         "aggregation",
-        "flows that the edge interleaves, by flow or as one class: queue, packets",
+        "flows that the edge interleaves, by its line, in slots or as one class: queue, packets",
         *(_in_slots, "at most", 1, 2),
     ),
     Claim(

@@ -82,7 +82,8 @@ def aggregation() -> Experiment:
             "themselves. Slots by flow are the work of one port of the edge whose line is as fast "
             "as the bottleneck: classes in phase come to it, and it sends one packet at a time. "
             "One class spaces the packets of all flows, in the order in which they come.",
-            "Slots by port are given by the times at which the flows begin. The switch has no "
-            "setting for the phase of a class, and hosts do not know of each other.",
+            "Slots by port are given by the times at which the flows begin, and hosts do not know "
+            "of each other. The flows that are interleaved by the edge begin at the times of those "
+            "in random phase; each has a class of its own, with a slot.",
         ),
     )
