@@ -92,12 +92,16 @@ test-packages:
 	@tools/bootstrap test
 
 # Debian's own python3, with its site packages: Mininet is a Debian package.
-$(VENV)/.stamp: requirements.lock controller/pyproject.toml mininet/pyproject.toml | packages
+$(VENV)/.stamp: requirements.lock controller/pyproject.toml mininet/pyproject.toml python/pyproject.toml | packages
 	@echo "installing the Python packages of requirements.lock into $(VENV) (about 30 s)"
 	@test -x $(PYTHON) || /usr/bin/python3 -m venv --system-site-packages $(VENV)
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 	    -e controller -e mininet
+	@# The build of the wheel would compile the switch.
+	@$(PYTHON) -c 'import pathlib, sysconfig; \
+	    path = pathlib.Path(sysconfig.get_path("purelib"), "pacing_switch.pth"); \
+	    path.write_text("$(abspath python)\n")'
 	@touch $@
 
 # Snakemake, which schedules the experiments' runs, in an environment of its own.
@@ -155,7 +159,7 @@ p4:
 # takes system calls, for which the lab may charge virtual time. So all modules are compiled before.
 .PHONY: bytecode
 bytecode: venv
-	@$(PYTHON) -m compileall -q mininet controller/src tests/lfn tests/rate_change
+	@$(PYTHON) -m compileall -q mininet python controller/src tests/lfn tests/rate_change
 
 # ---- what people run -----------------------------------------------------------------------
 
@@ -370,9 +374,9 @@ faults: test-packages dev-venv switch
 
 .PHONY: test-python
 test-python: dev-venv switch
-	@echo "== reference model, virtual time, command line, conformance, dashboard, faults"
+	@echo "== reference model, virtual time, command line, conformance, wheel, dashboard, faults"
 	@$(PYTHON) -m pytest -q tests/model tests/virtual tests/cli tests/conformance tests/differential \
-	    tests/oracle tests/soak tests/fuzz tests/bmv2_thrift
+	    tests/oracle tests/soak tests/fuzz tests/bmv2_thrift tests/python
 	@$(PYTHON) -m pytest -q tests/web
 	@$(PYTHON) -m pytest -q tests/outside
 	@echo "== the simulation of controllers, a hundred seeds"

@@ -19,9 +19,11 @@ from typing import Any
 
 _frame = inspect.currentframe()
 assert _frame is not None
-_here = str(Path(_frame.f_code.co_filename).resolve().parent)
-if _here not in sys.path:
-    sys.path.insert(0, _here)
+_here = Path(_frame.f_code.co_filename).resolve().parent
+_checkout = _here.parent / "python"
+for _folder in (_here, _checkout) if (_checkout / "pacing_switch").is_dir() else (_here,):
+    if str(_folder) not in sys.path:
+        sys.path.insert(0, str(_folder))
 
 from pacer_mininet.bmv2_switch import BMv2PacerSwitch  # noqa: E402 (needs the path above)
 from pacer_mininet.controller import PacerController  # noqa: E402

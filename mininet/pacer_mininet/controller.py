@@ -8,9 +8,10 @@ from typing import Any, Protocol
 from mininet.log import info
 from mininet.node import Controller
 from mininet.node import Node as MininetNode
+from pacing_switch.processes import START_TIMEOUT_S
 
 from pacer_mininet import paths
-from pacer_mininet.processes import START_TIMEOUT_S, STATE, LoggedProcess, NodeError
+from pacer_mininet.processes import STATE, NodeError, NodeProcess
 from pacer_mininet.rest import ControllerError, RestClient
 
 REST_PORT = 8080
@@ -55,7 +56,7 @@ class PacerController(Controller):  # type: ignore[misc] # mininet has no types
             raise ValueError(f"{name}: port {port!r} is not a TCP port, 1 to 65535")
         params.pop("ip", None)
         self.log_dir = Path(log_dir) if log_dir else STATE.path
-        self._service: LoggedProcess | None = None
+        self._service: NodeProcess | None = None
         self._switches: dict[str, ServedSwitch] = {}
         super().__init__(name, port=port, **params)
         self.rest = RestClient("127.0.0.1", port)
@@ -100,12 +101,12 @@ class PacerController(Controller):  # type: ignore[misc] # mininet has no types
         for switch in self._switches.values():
             command += ["--switch", switch.service_option()]
         log = self.log_dir / f"{self.name}.log"
-        self._service = LoggedProcess(command, log, "pacer-controller: ready")
+        self._service = NodeProcess(command, log, "pacer-controller: ready")
         self._service.wait_ready()
         try:
             self.rest.wait_until(self._all_connected, START_TIMEOUT_S, "switches are not connected")
         except ControllerError as error:
-            raise NodeError(f"{self.name}: {error}{self._service.log_end()}") from error
+            raise self._service.error(f"{self.name}: {error}") from error
         for switch in self._switches.values():
             for port, settings in switch.service_ports().items():
                 self.rest.put("switches", switch.name, "ports", str(port), body=settings)
@@ -113,7 +114,7 @@ class PacerController(Controller):  # type: ignore[misc] # mininet has no types
 
     def _all_connected(self) -> bool:
         if self._service is not None and self._service.process.poll() is not None:
-            raise NodeError(f"{self.name}: pacer-controller ended{self._service.log_end()}")
+            raise self._service.error(f"{self.name}: pacer-controller ended")
         health = self.rest.request("GET", "/healthz")
         return bool(health["connected"] == len(self._switches))
 

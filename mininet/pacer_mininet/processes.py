@@ -2,23 +2,15 @@
 
 import atexit
 import shutil
-import signal
 import socket
-import subprocess
 import tempfile
-import threading
-from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
 
 from mininet.log import error, warn
-
-START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 20.0
-LOG_LINES_IN_ERRORS = 15
+from pacing_switch.processes import LoggedProcess, ProcessError
 
 
-class NodeError(RuntimeError):
+class NodeError(ProcessError):
     """A node's process did not start, or ended by itself; the text ends with the end of its log."""
 
 
@@ -62,78 +54,14 @@ class StateDirectory:
 STATE = StateDirectory()
 
 
-class LoggedProcess:
-    """A child process whose output goes to a log file."""
+class NodeProcess(LoggedProcess):
+    """A process of a node; a failure keeps its log, and mn tells of it."""
 
-    def __init__(self, command: Sequence[str], log: Path, ready: str, name: str = "") -> None:
-        """Start `command`.
-
-        It prints `ready` once it can be used. `name` is its name in errors, by default the text
-        before the colon of `ready`.
-        """
-        self.command = list(command)
-        self.log = log
-        self._ready = ready
-        # The command's first word may be `nice`.
-        self._name = name or ready.partition(":")[0]
-        self._seen_ready = threading.Event()
-        self._ended = threading.Event()
-        # In its own session, so that Ctrl-C in the Mininet command line does not reach it.
-        self.process = subprocess.Popen(
-            self.command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        atexit.register(self.stop)
-        assert self.process.stdout is not None
-        self._copier = threading.Thread(
-            target=self._copy, args=(self.process.stdout,), name=f"log of {log.name}", daemon=True
-        )
-        self._copier.start()
-
-    def _copy(self, source: IO[bytes]) -> None:
-        with self.log.open("wb") as log:
-            for line in source:
-                log.write(line)
-                log.flush()
-                if self._ready.encode() in line:
-                    self._seen_ready.set()
-        self._ended.set()
-        # Wakes `wait_ready`, which then finds `_ended` set.
-        self._seen_ready.set()
-
-    def wait_ready(self) -> None:
-        """Return when the ready line has come; NodeError if the process ends or takes too long."""
-        in_time = self._seen_ready.wait(START_TIMEOUT_S)
-        if self._ended.is_set():
-            status = self.process.wait()
-            raise NodeError(f"{self._name} ended with status {status}{self.log_end()}")
-        if not in_time:
-            self.stop()
-            raise NodeError(
-                f"{self._name} was not ready after {START_TIMEOUT_S:.0f} s{self.log_end()}"
-            )
-
-    def log_end(self) -> str:
-        """Return the end of the log, for an error message; the log is kept."""
+    def error(self, what: str) -> NodeError:
+        """Return an error whose text ends with the end of the log; the log is kept."""
         STATE.keep()
-        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
-        if not lines:
-            return f" and printed nothing (command: {' '.join(self.command)})"
-        return f"; the end of {self.log}:\n" + "\n".join(lines[-LOG_LINES_IN_ERRORS:])
+        return NodeError(str(super().error(what)))
 
-    def stop(self) -> int:
-        """End the process by its id, with SIGTERM or else SIGKILL; return its status."""
-        atexit.unregister(self.stop)
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        try:
-            status = self.process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            warn(f"{self.command[0]} ignored SIGTERM\n")
-            self.process.kill()
-            status = self.process.wait()
-        self._copier.join(STOP_TIMEOUT_S)
-        return status
+    def ignored_sigterm(self) -> None:
+        """Tell of a process that SIGTERM did not end."""
+        warn(f"{self.command[0]} ignored SIGTERM\n")

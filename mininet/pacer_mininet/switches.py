@@ -12,7 +12,7 @@ from mininet.node import Controller, Switch
 from pacer_mininet import paths, processors
 from pacer_mininet.controller import PacerController
 from pacer_mininet.interfaces import quiet_ipv6, turn_offloads_off, wait_for_carrier
-from pacer_mininet.processes import STATE, LoggedProcess, NodeError
+from pacer_mininet.processes import STATE, NodeError, NodeProcess
 
 
 class NetworkSwitch(Switch):  # type: ignore[misc] # mininet has no types
@@ -45,7 +45,7 @@ class NetworkSwitch(Switch):  # type: ignore[misc] # mininet has no types
             )
         super().__init__(name, **params)
         self.log_dir = Path(log_dir) if log_dir else STATE.path
-        self.processes: list[LoggedProcess] = []
+        self.processes: list[NodeProcess] = []
         self.services: list[PacerController] = []
         NetworkSwitch.live.append(self)
 
@@ -79,7 +79,7 @@ class NetworkSwitch(Switch):  # type: ignore[misc] # mininet has no types
 
     def start_process(self, command: list[str], log: Path, ready: str, name: str = "") -> None:
         """Start one of the switch's processes and wait until it is ready; NodeError if it fails."""
-        process = LoggedProcess(command, log, ready, name)
+        process = NodeProcess(command, log, ready, name)
         processors.prefer(process.process.pid)
         process.wait_ready()
         self.processes.append(process)

@@ -42,8 +42,9 @@ from pacer_entries import (
     paced_class,
     timer_class,
 )
+from pacing_switch import TimedFrame
 from published import K, M, published
-from virtual_switch import Port, TimedFrame, VirtualRun, gap_frames_of, run
+from virtual_switch import Port, VirtualRun, gap_frames_of, run
 
 FRAME_BYTES = MTU_FRAME_BYTES - 4
 G = 1_000 * M

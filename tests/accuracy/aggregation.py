@@ -41,7 +41,8 @@ from pacer_entries import (
     paced_class,
     station,
 )
-from virtual_switch import Port, TimedFrame, VirtualRun, run, statistics
+from pacing_switch import TimedFrame
+from virtual_switch import Port, VirtualRun, run, statistics
 
 NS_PER_S = 1_000_000_000
 FCS_BYTES = 4

@@ -34,6 +34,7 @@ from typing import Any
 
 import measures
 from own_namespace import run_inside
+from pacing_switch.wires import WireError, make_wires
 from tables import markdown
 from targets import (
     PACER,
@@ -49,7 +50,6 @@ from targets import (
     p4_switch,
     pace,
 )
-from wires import WireError, make_wires
 
 FRAME_BYTES = (64, 1500)
 """Without FCS."""

@@ -34,9 +34,9 @@ from typing import Any
 import httpx
 import measures
 from own_namespace import run_inside
+from pacing_switch.wires import WireError, make_wires
 from tables import markdown
 from targets import ROOT, SENDER_CPU, TARGET_CPU, WIRE
-from wires import WireError, make_wires
 
 for folder in ("controller", "cli"):
     sys.path.insert(0, str(ROOT / "tests" / folder))

@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 from p4runtime_client import Client, P4RuntimeError, Program
-from started import started
+from pacing_switch import Switch
 from stubs import Clients, connected, generate, types
+from virtual_switch import binary
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "switch/crates/p4runtime-server/tests/programs"
 KINDS = PROGRAMS / "kinds.json"
 SPECIAL = "KindsIngress.special"
-ARGUMENTS = ("--thrift-port", "0", "--grpc-server-addr", "127.0.0.1:0", "--cpu-port", "510")
+OPTIONS = ("--thrift-port", "0", "--cpu-port", "510")
 MAC_BYTES = 6
 
 
@@ -66,10 +67,10 @@ class Running:
 @pytest.fixture
 def running() -> Iterator[Running]:
     """A switch that has started with the program, without ports."""
-    with started(*ARGUMENTS, str(KINDS)) as switch:
-        (line,) = (said for said in switch.said if ": Thrift at " in said)
+    with Switch(KINDS, options=OPTIONS, binary=binary()) as switch:
+        line = switch.wait_for_line(": Thrift at ")
         program = Program(PROGRAMS / "kinds.p4info.txtpb", KINDS)
-        p4runtime = Client(switch.address, 0, program)
+        p4runtime = Client(switch.grpc_address, 0, program)
         with connected(int(line.rpartition(":")[2])) as clients:
             yield Running(clients, p4runtime)
         p4runtime.close()

@@ -4,12 +4,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from pacing_switch import write_capture
 
 TESTS = Path(__file__).resolve().parents[1]
 for folder in ("virtual", "common"):
     sys.path.insert(0, str(TESTS / folder))
-
-from virtual_switch import write_capture  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

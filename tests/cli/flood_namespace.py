@@ -16,11 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pacing_switch.wires import make_wires
+
 HERE = Path(__file__).resolve()
-for folder in ("virtual", "ptf", "common"):
+for folder in ("virtual", "ptf"):
     sys.path.insert(0, str(HERE.parents[1] / folder))
 
-from inside_namespace import TIMEOUT_S, Wires, running  # noqa: E402
+from inside_namespace import Wires, ended, running  # noqa: E402
 from p4runtime_client import Client, Program  # noqa: E402
 from pacer_controller.traffic_manager import (  # noqa: E402
     Primary,
@@ -28,7 +30,6 @@ from pacer_controller.traffic_manager import (  # noqa: E402
     TrafficManagerUnavailableError,
 )
 from virtual_switch import COMPILED  # noqa: E402
-from wires import make_wires  # noqa: E402
 
 NOBODY = 65534
 SWITCH, ELSEWHERE = "10.99.0.1", "10.99.0.2"
@@ -110,12 +111,9 @@ def main() -> None:
     attack = [sys.executable, str(HERE.with_name("flood_client.py"))]
     with (
         elsewhere() as there,
-        running(folder, *options, listen="0.0.0.0:0") as (
-            process,
-            address,
-        ),
+        running(folder, *options, listen="0.0.0.0:0") as switch,
     ):
-        port = address.rpartition(":")[2]
+        port = switch.grpc_address.rpartition(":")[2]
         near = f"127.0.0.1:{port}"
         program = Program(COMPILED / "pacer.p4info.txtpb", COMPILED / "pacer.json")
         # The controller reaches the switch by another address of this machine.
@@ -132,12 +130,9 @@ def main() -> None:
                 told["stranger"] = asyncio.run(changes(near, primary))
                 told["beside_stranger"] = wires.forwarded(FRAMES)
         told["files"] = {path.name: path.stat().st_mode & 0o777 for path in state.iterdir()}
-        told["privileges"] = privileges(process.pid)
+        told["privileges"] = privileges(switch.pid)
         client.close()
-        process.terminate()
-        _, stderr = process.communicate(timeout=TIMEOUT_S)
-    told |= {"status": process.returncode, "stderr": stderr}
-    told["statistics"] = json.loads((folder / "stats.json").read_text())
+        told |= ended(switch)
     print(json.dumps(told))
 
 

@@ -8,23 +8,24 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-for folder in ("virtual", "ptf", "common"):
+from pacing_switch import Switch
+from pacing_switch.wires import make_wires
+
+for folder in ("virtual", "ptf"):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / folder))
 
 from p4runtime_client import Client, P4RuntimeError, Program  # noqa: E402
 from programs import bad_programs  # noqa: E402
-from started import started  # noqa: E402
-from virtual_switch import COMPILED  # noqa: E402
-from wires import make_wires  # noqa: E402
+from virtual_switch import COMPILED, binary  # noqa: E402
 
 TIMEOUT_S = 60.0
+LOG = "switch.log"
 FRAME_BYTES = 200
 ETHER_TYPE = 0x88B5
 
@@ -70,8 +71,8 @@ def running(
     ports: tuple[int, ...] = (1, 2),
     entries: Sequence[Mapping[str, object]] = (),
     listen: str = "127.0.0.1:0",
-) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A switch that floods between `ports`; gives the process and its gRPC address.
+) -> Iterator[Switch]:
+    """A switch that floods between `ports`, with statistics and log in `folder`.
 
     `more` are options besides, for instance further ports; `entries` are table entries; `listen` is
     where it serves gRPC.
@@ -82,13 +83,27 @@ def running(
     runtime.write_text(
         json.dumps({"multicast_group_entries": groups, "table_entries": list(entries)})
     )
-    arguments = [
-        *("-i", "1@a1", "-i", "2@b1,rate=1gbit", "--cpu-port", "510"),
-        *("--grpc-server-addr", listen, "--runtime-json", str(runtime)),
-        *("--stats-file", str(folder / "stats.json"), str(COMPILED / "pacer.json"), *more),
-    ]
-    with started(*arguments) as switch:
-        yield switch.process, switch.address
+    options = ["--cpu-port", "510", "--runtime-json", str(runtime)]
+    options += ["--stats-file", str(folder / "stats.json"), *more]
+    with Switch(
+        COMPILED / "pacer.json",
+        ports={1: "a1", 2: "b1,rate=1gbit"},
+        options=options,
+        grpc_address=listen,
+        log=folder / LOG,
+        binary=binary(),
+    ) as switch:
+        yield switch
+
+
+def ended(switch: Switch, signal_number: int = signal.SIGTERM) -> dict[str, Any]:
+    """End the switch by a signal; return its status, its output and its statistics."""
+    folder = switch.log.parent
+    switch.process.send_signal(signal_number)
+    switch.process.wait(TIMEOUT_S)
+    status = switch.stop()
+    statistics = json.loads((folder / "stats.json").read_text())
+    return {"status": status, "stderr": switch.log.read_text(), "statistics": statistics}
 
 
 def push_bad_programs(address: str, wires: Wires) -> list[dict[str, Any]]:
@@ -121,21 +136,15 @@ def main() -> None:
     told: dict[str, Any] = {"ends": {}}
     for number in (signal.SIGTERM, signal.SIGINT):
         wires = Wires()
-        with running(folder) as (process, address):
+        with running(folder) as switch:
             wires.forwarded(100)
             if number is signal.SIGTERM:
-                told["pushed"] = push_bad_programs(address, wires)
-            process.send_signal(number)
-            _, stderr = process.communicate(timeout=TIMEOUT_S)
-        statistics = folder / "stats.json"
-        told["ends"][number.name] = {
-            "status": process.returncode,
-            "stderr": stderr,
-            "statistics": json.loads(statistics.read_text()),
-            "sent": wires.sent,
-            "sent_bytes": wires.sent * FRAME_BYTES,
-        }
-        statistics.unlink()
+                told["pushed"] = push_bad_programs(switch.grpc_address, wires)
+            told["ends"][number.name] = ended(switch, number) | {
+                "sent": wires.sent,
+                "sent_bytes": wires.sent * FRAME_BYTES,
+            }
+        (folder / "stats.json").unlink()
     print(json.dumps(told))
 
 

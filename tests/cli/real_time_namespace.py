@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from inside_namespace import FRAME_BYTES, TIMEOUT_S, Wires, frame_of, listener, running
+from inside_namespace import FRAME_BYTES, TIMEOUT_S, Wires, ended, frame_of, listener, running
 from pacer_entries import EXPERIMENTAL_ETHER_TYPE, flow_by_ether_type, paced_class
-from virtual_switch import read_capture
-from wires import make_wires
+from pacing_switch import read_capture
+from pacing_switch.wires import make_wires
 
 PROBE_TYPE = 0x88B6
 IDLE_S = 1.0
@@ -31,23 +31,15 @@ SLOW_FRAMES = 20
 STALL_S = 0.5
 
 
-def ended(process: subprocess.Popen[str], folder: Path) -> dict[str, Any]:
-    """Ask the switch to end; return its statistics."""
-    process.send_signal(signal.SIGTERM)
-    _, stderr = process.communicate(timeout=TIMEOUT_S)
-    statistics = json.loads((folder / "stats.json").read_text())
-    return {"status": process.returncode, "stderr": stderr, "statistics": statistics}
-
-
 def captures(folder: Path) -> dict[str, Any]:
     """Forward frames with `--pcap`; return the files' content."""
     wires = Wires()
     written = folder / "captures"
     written.mkdir()
     began_ns = time.time_ns()
-    with running(folder, "--pcap", str(written)) as (process, _):
+    with running(folder, "--pcap", str(written)) as switch:
         wires.forwarded(100)
-        told = ended(process, folder)
+        told = ended(switch)
     files = {path.name: read_capture(path) for path in written.iterdir()}
     return told | {
         "sent": [frame_of(number).hex() for number in range(1, wires.sent + 1)],
@@ -59,18 +51,17 @@ def captures(folder: Path) -> dict[str, Any]:
 
 def carrier(folder: Path) -> dict[str, Any]:
     """Take the far end of an interface down and up again: the interface itself stays up."""
-    with running(folder, "-i", "3@c1", ports=(1, 2, 3)) as (process, _):
-        assert process.stderr is not None
+    with running(folder, "-i", "3@c1", ports=(1, 2, 3)) as switch:
         others, there = Wires("b0"), Wires("c0")
         subprocess.run(["ip", "link", "set", "c0", "down"], check=True)
-        lost = next(line for line in process.stderr if "has no carrier" in line)
+        lost = switch.wait_for_line("has no carrier")
         others.forwarded(20)
         subprocess.run(["ip", "link", "set", "c0", "up"], check=True)
-        found = next(line for line in process.stderr if "is up again" in line)
+        found = switch.wait_for_line("is up again")
         # A socket tells once that its interface was down.
         there.receiver = listener("c0")
         forwarded = there.forwarded(20)
-        return ended(process, folder) | {
+        return ended(switch) | {
             "noticed": [lost, found],
             "sent": [others.sent, there.sent],
             "forwarded_after": forwarded,
@@ -79,19 +70,18 @@ def carrier(folder: Path) -> dict[str, Any]:
 
 def vanishing(folder: Path) -> dict[str, Any]:
     """Take an interface away from a switch that forwards; the others have to go on."""
-    with running(folder, "-i", "3@c1", ports=(1, 2, 3)) as (process, _):
+    with running(folder, "-i", "3@c1", ports=(1, 2, 3)) as switch:
         before = Wires("b0")
         before.forwarded(20)
         subprocess.run(["ip", "link", "delete", "b0"], check=True)
-        assert process.stderr is not None
         # It says so when it has noticed.
-        noticed = next(line for line in process.stderr if "is gone" in line)
+        noticed = switch.wait_for_line("is gone")
         after = Wires("c0")
         forwarded = after.forwarded(20)
-        used_s = -cpu_seconds(process.pid)
+        used_s = -cpu_seconds(switch.pid)
         time.sleep(IDLE_S)  # how long it is watched doing nothing
-        used_s += cpu_seconds(process.pid)
-        return ended(process, folder) | {
+        used_s += cpu_seconds(switch.pid)
+        return ended(switch) | {
             "noticed": noticed,
             "sent": [before.sent, after.sent],
             "forwarded_after": forwarded,
@@ -111,15 +101,15 @@ def overflow(folder: Path) -> dict[str, Any]:
     wires = Wires()
     probes = listener("b0", PROBE_TYPE)
     passing = listener("a1")
-    with running(folder) as (process, _):
-        process.send_signal(signal.SIGSTOP)
+    with running(folder) as switch:
+        switch.process.send_signal(signal.SIGSTOP)
         for first in range(0, BURST, CHUNK):
             for number in range(first, first + CHUNK):
                 wires.sender.send(frame_of(number))
             # The kernel's own queue is short: on only when these have come to the interface.
             for _ in range(CHUNK):
                 passing.recv(2048)
-        process.send_signal(signal.SIGCONT)
+        switch.process.send_signal(signal.SIGCONT)
         # Frames that come out now were received after all that the ring held.
         sent = BURST
         probes.settimeout(0.1)
@@ -133,7 +123,7 @@ def overflow(folder: Path) -> dict[str, Any]:
             except TimeoutError:
                 continue
         # Earlier probes may be on their way still; they are before this one.
-        return ended(process, folder) | {"sent": sent, "frame_bytes": FRAME_BYTES}
+        return ended(switch) | {"sent": sent, "frame_bytes": FRAME_BYTES}
 
 
 def stalled(folder: Path) -> dict[str, Any]:
@@ -142,18 +132,18 @@ def stalled(folder: Path) -> dict[str, Any]:
     paced_type = EXPERIMENTAL_ETHER_TYPE + 1
     receiver = listener("b0", paced_type)
     entries = [flow_by_ether_type(1), paced_class(1, SLOW_BPS)]
-    with running(folder, entries=entries) as (process, _):
+    with running(folder, entries=entries) as switch:
         for number in range(SLOW_FRAMES):
             wires.sender.send(frame_of(number, paced_type))
         # The first leaves at once, perhaps before the others are taken; when the third does, they
         # have been waiting for their departure for long.
         for _ in range(3):
             receiver.recv(2048)
-        process.send_signal(signal.SIGSTOP)
+        switch.process.send_signal(signal.SIGSTOP)
         time.sleep(STALL_S)  # the measured stall
-        process.send_signal(signal.SIGCONT)
+        switch.process.send_signal(signal.SIGCONT)
         receiver.recv(2048)
-        return ended(process, folder) | {"stopped_ns": int(STALL_S * 1e9)}
+        return ended(switch) | {"stopped_ns": int(STALL_S * 1e9)}
 
 
 def main() -> None:

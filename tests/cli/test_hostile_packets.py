@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 from pacer_entries import all_to, paced_class
-from virtual_switch import Port, TimedFrame, VirtualRun, run, statistics
+from pacing_switch import TimedFrame
+from virtual_switch import Port, VirtualRun, run, statistics
 
 SEED = 7
 EACH = 1_000

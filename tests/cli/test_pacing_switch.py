@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from namespaces import told_inside
 from pacer_entries import all_to, flow_by_ether_type, frame, paced_class
+from pacing_switch import TimedFrame, read_capture, write_capture
+from pacing_switch.processes import LoggedProcess
+from pacing_switch.switch import READY
 from programs import Bad, bad_programs
-from started import READY, started
-from virtual_switch import COMPILED, TimedFrame, binary, read_capture, write_capture
+from virtual_switch import COMPILED, binary
 
 PACER = str(COMPILED / "pacer.json")
 TIMEOUT_S = 120
@@ -121,10 +123,11 @@ def test_command_line_of_the_p4_tutorials(tmp_path: Path) -> None:
         "--pcap pcaps --nanolog ipc:///tmp/bm-0-log.ipc --device-id 0 --no-p4 --debugger "
         "--log-console --thrift-port 0 -- --grpc-server-addr 127.0.0.1:0"
     )
-    with started(*line.split(), folder=tmp_path) as running:
-        pass
-    assert any("until a controller installs a program" in said for said in running.said)
-    assert running.process.returncode == 0
+    command = [str(binary()), *line.split()]
+    running = LoggedProcess(command, tmp_path / "log", READY, folder=tmp_path)
+    running.wait_ready()
+    assert running.stop() == 0
+    assert "until a controller installs a program" in running.log.read_text()
 
 
 # ---- programs --------------------------------------------------------------------------------

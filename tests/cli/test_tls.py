@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import grpc
 import pytest
 from certificates import make_certificate
 from finsy.proto import p4r, p4r_grpc
-from started import Started, started
+from pacing_switch import Switch
 from virtual_switch import binary
 
 TIMEOUT_S = 60
@@ -44,9 +43,14 @@ def parties(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Party]:
     return {name: Party.make(folder, name) for name in ("switch", "controller", "stranger")}
 
 
-def serving(options: Sequence[str]) -> AbstractContextManager[Started]:
+def serving(options: Sequence[str]) -> Switch:
     """A switch without ports."""
-    return started("--no-p4", "--grpc-server-addr", "127.0.0.1:0", *options)
+    return Switch(options=options, binary=binary())
+
+
+def said(switch: Switch) -> list[str]:
+    """The lines that a switch has printed."""
+    return switch.log.read_text().splitlines()
 
 
 def version(channel: grpc.Channel) -> str:
@@ -68,12 +72,12 @@ def trusting(server: Party, client: Party | None = None) -> grpc.ChannelCredenti
 
 def test_tls_and_nothing_else(parties: dict[str, Party]) -> None:
     with serving(parties["switch"].serves) as switch:
-        assert SAID in switch.said[-1]
+        assert SAID in said(switch)[-1]
         trusted = trusting(parties["switch"])
-        assert version(grpc.secure_channel(switch.address, trusted)).startswith("1.")
+        assert version(grpc.secure_channel(switch.grpc_address, trusted)).startswith("1.")
         for channel in (
-            grpc.insecure_channel(switch.address),
-            grpc.secure_channel(switch.address, trusting(parties["stranger"])),
+            grpc.insecure_channel(switch.grpc_address),
+            grpc.secure_channel(switch.grpc_address, trusting(parties["stranger"])),
         ):
             with pytest.raises(grpc.RpcError) as refused:
                 version(channel)
@@ -85,9 +89,9 @@ def test_clients_show_who_they_are(parties: dict[str, Party]) -> None:
     options += ["--grpc-server-cacert", str(parties["controller"].certificate)]
     with serving(options) as switch:
         known = trusting(parties["switch"], parties["controller"])
-        assert version(grpc.secure_channel(switch.address, known)).startswith("1.")
+        assert version(grpc.secure_channel(switch.grpc_address, known)).startswith("1.")
         for client in (None, parties["stranger"]):
-            channel = grpc.secure_channel(switch.address, trusting(parties["switch"], client))
+            channel = grpc.secure_channel(switch.grpc_address, trusting(parties["switch"], client))
             with pytest.raises(grpc.RpcError) as refused:
                 version(channel)
             assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
@@ -124,8 +128,8 @@ def test_what_is_missing_or_wrong_is_named(parties: dict[str, Party], tmp_path: 
 def test_files_without_tls_are_ignored_and_told(parties: dict[str, Party]) -> None:
     options = [*parties["switch"].serves[1:], "--grpc-server-with-client-auth"]
     with serving([*options, "--grpc-server-cacert", "x.pem"]) as switch:
-        assert switch.said[0] == (
+        assert said(switch)[0] == (
             "pacing_switch: ignored: --grpc-server-cert, --grpc-server-key, "
-            "--grpc-server-with-client-auth, --grpc-server-cacert\n"
+            "--grpc-server-with-client-auth, --grpc-server-cacert"
         )
-        assert version(grpc.insecure_channel(switch.address)).startswith("1.")
+        assert version(grpc.insecure_channel(switch.grpc_address)).startswith("1.")

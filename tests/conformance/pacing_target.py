@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import stf
+from pacing_switch import TimedFrame, read_capture, write_capture
 from program import Key, Program, Table
-from virtual_switch import TimedFrame, binary, read_capture, write_capture
+from virtual_switch import binary
 
 _STEP_NS = 1_000_000
 _TIMEOUT_S = 60

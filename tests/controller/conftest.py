@@ -24,7 +24,7 @@ from rest_client import Client
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "common"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "virtual"))
 
-from wires import make_wires
+from pacing_switch.wires import make_wires
 
 _CLONE_NEWNET = 0x40000000
 

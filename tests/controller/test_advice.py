@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from pacing_switch import TimedFrame, write_capture
 from random_traffic import KINDS, Capture, Traffic
-from virtual_switch import Port, TimedFrame, VirtualRun, run, statistics, write_capture
+from virtual_switch import Port, VirtualRun, run, statistics
 
 from pacer_controller.burst import advice
 from pacer_controller.cli.main import main

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from virtual_switch import TimedFrame, write_capture
+from pacing_switch import TimedFrame, write_capture
 
 from controller_harness import COMPILED, TARGET, Controller, Network, Switch, eventually
 from pacer_controller.burst import capture

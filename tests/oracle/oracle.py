@@ -21,16 +21,17 @@ from typing import Any
 
 import grpc
 from finsy.proto import p4r, rpc_status
+from pacing_switch import Switch
+from pacing_switch.wires import make_wires
 
 ROOT = Path(__file__).resolve().parents[2]
-for folder in ("virtual", "ptf", "common", "cli"):
+for folder in ("virtual", "ptf"):
     sys.path.insert(0, str(ROOT / "tests" / folder))
 
 from draw import PORTS, Draw  # noqa: E402
 from p4runtime_client import Client, Program  # noqa: E402
 from specified import Key, Oracle  # noqa: E402
-from started import started  # noqa: E402
-from wires import make_wires  # noqa: E402
+from virtual_switch import binary  # noqa: E402
 
 PROGRAM = ROOT / "switch/crates/p4runtime-server/tests/programs/kinds"
 
@@ -208,10 +209,11 @@ def main() -> None:
     )
     options = parser.parse_args()
     make_wires((f"far{port}", f"port{port}") for port in PORTS)
-    interfaces = [word for port in PORTS for word in ("-i", f"{port}@port{port}")]
-    listening = ("--no-p4", "--grpc-server-addr", "127.0.0.1:0")
-    with started(*interfaces, *listening, folder=options.folder) as switch:
-        conversation = Conversation(switch.address, options.seed, wrong_size=options.wrong_size)
+    ports = {port: f"port{port}" for port in PORTS}
+    with Switch(ports=ports, folder=options.folder, binary=binary()) as switch:
+        conversation = Conversation(
+            switch.grpc_address, options.seed, wrong_size=options.wrong_size
+        )
         try:
             conversation.run(options.updates)
         finally:

@@ -28,9 +28,7 @@ from xml.etree import ElementTree
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "common"))
-
-from wires import WireError, make_wires  # noqa: E402
+from pacing_switch.wires import WireError, make_wires
 
 COMPILED = ROOT / "p4src" / "compiled"
 TARGETS = ("pacing_switch", "bmv2")

@@ -34,7 +34,7 @@ for folder in ("controller", "common", "bench"):
 import httpx  # noqa: E402
 from controller_harness import Controller, Network, Switch  # noqa: E402
 from growth import Growth, growths, write_plot  # noqa: E402
-from wires import make_wires  # noqa: E402
+from pacing_switch.wires import make_wires  # noqa: E402
 
 SAMPLE_S = 10.0
 RESTART_S = 300.0

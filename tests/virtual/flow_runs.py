@@ -12,9 +12,10 @@ from pathlib import Path
 
 from flow_model import Address, FlowClass, FlowPacer, Segment
 from pacer_entries import class_entry, flow, station
+from pacing_switch import TimedFrame
 from sharing_model import SharedClass, SharedPacer
 from tcp_traffic import STATIONS, Sender, frame_of
-from virtual_switch import Port, TimedFrame, VirtualRun, run
+from virtual_switch import Port, VirtualRun, run
 
 CLASS = 5
 V4: tuple[Address, Address] = (("10.0.0.1", 40_000), ("10.0.0.2", 5001))

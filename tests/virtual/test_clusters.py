@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from flow_model import FlowClass, Segment
 from flow_runs import V4, departures, left_by_port, steady
+from pacing_switch import TimedFrame
 from tcp_traffic import frame_of
-from virtual_switch import TimedFrame
 
 MS = 1_000_000
 PAYLOAD_BYTES = 1_448

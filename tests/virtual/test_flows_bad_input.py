@@ -17,12 +17,12 @@ import pytest
 from flow_model import FlowClass, Segment
 from flow_runs import GROWTH, V4, Traffic, cell_of, departures, interleaved, left_by_port
 from pacing_model import FCS_BYTES, ceil_ns, time_per_byte_q24
+from pacing_switch import TimedFrame
 from scapy.layers.inet import TCP
 from scapy.layers.l2 import Ether
 from sharing_cases import shared_class
 from sharing_model import SharedClass
 from tcp_traffic import ACK, SEGMENT_BYTES, SYN, Sender, frame_of, raw_frame
-from virtual_switch import TimedFrame
 
 CLIENT, SERVER = V4
 MS = 1_000_000

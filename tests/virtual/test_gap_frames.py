@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 from pacer_entries import all_to, flow_by_ether_type, frame, paced_class, packet_id
-from virtual_switch import Port, TimedFrame, VirtualRun, gap_frames_of, run, statistics
+from pacing_switch import TimedFrame
+from virtual_switch import Port, VirtualRun, gap_frames_of, run, statistics
 
 LINE_RATE_BPS = 1_000_000_000
 NS_PER_BYTE = 8

@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from virtual_switch import REPOSITORY, Port, TimedFrame, VirtualRun, run
+from pacing_switch import TimedFrame
+from virtual_switch import REPOSITORY, Port, VirtualRun, run
 
 PROGRAM = REPOSITORY / "tests" / "conformance" / "compiled" / "queue_depth"
 

@@ -13,6 +13,7 @@ from flow_model import Segment
 from flow_runs import departures
 from pacer_entries import class_entry, flow, station
 from pacing_model import FCS_BYTES
+from pacing_switch import TimedFrame
 from sharing_cases import (
     FRAME_BYTES,
     MS,
@@ -25,7 +26,7 @@ from sharing_cases import (
 )
 from sharing_model import EPOCH_NS, SharedClass, SharedPacer
 from tcp_traffic import STATIONS, frame_of
-from virtual_switch import REPOSITORY, Port, TimedFrame, VirtualRun, run
+from virtual_switch import REPOSITORY, Port, VirtualRun, run
 
 VECTORS = sorted((REPOSITORY / "tests" / "vectors" / "sharing").glob("*.json"))
 CLASS = 5

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from pacer_entries import all_to, flow_by_ether_type, frame, time_per_byte_q24, timer_class
-from virtual_switch import Port, TimedFrame, VirtualRun, run
+from pacing_switch import TimedFrame
+from virtual_switch import Port, VirtualRun, run
 
 CLASS = 5
 LENGTH_BYTES = 1514

@@ -29,8 +29,9 @@ from pacer_entries import (
     slots_of_flows,
     station,
 )
+from pacing_switch import TimedFrame
 from tcp_traffic import STATIONS, frame_of
-from virtual_switch import REPOSITORY, Port, TimedFrame, VirtualRun, gap_frames_of, run, statistics
+from virtual_switch import REPOSITORY, Port, VirtualRun, gap_frames_of, run, statistics
 
 ALL_VECTORS = sorted((REPOSITORY / "tests" / "vectors").rglob("*.json"))
 FLOW_VECTORS = [path for path in ALL_VECTORS if path.parent.name == "flows"]

@@ -10,10 +10,11 @@ import pytest
 from flow_model import Address, Segment, clamped, window_limit_bytes
 from flow_runs import OF_THE_SAME_CELL, V4, V6, cell_of
 from pacer_entries import class_entry, flow, station
+from pacing_switch import TimedFrame
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from tcp_traffic import STATIONS, frame_of
-from virtual_switch import Port, TimedFrame, VirtualRun, run
+from virtual_switch import Port, VirtualRun, run
 
 CLASS = 3
 RTT_NS = 20_000_000

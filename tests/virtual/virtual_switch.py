@@ -4,30 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import struct
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pacing_switch import TimedFrame, VirtualSwitch
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 COMPILED = REPOSITORY / "p4src" / "compiled" / "pacing_switch"
-
-# pcap with nanosecond stamps (draft-ietf-opsawg-pcap, section 4).
-_FILE_HEADER = struct.Struct("<IHHiIII")
-_RECORD_HEADER = struct.Struct("<IIII")
-_NANOSECOND_MAGIC = 0xA1B23C4D
-_ETHERNET = 1
-_NS_PER_S = 1_000_000_000
-
-
-@dataclass(frozen=True)
-class TimedFrame:
-    """A frame without FCS and the time of its first bit, in nanoseconds."""
-
-    at_ns: int
-    frame: bytes
-
 
 PAUSE = bytes.fromhex("0180c2000001")
 """The destination address of PAUSE frames (IEEE 802.3, Annex 31B)."""
@@ -78,49 +62,21 @@ def binary() -> Path:
     return path
 
 
-def write_capture(path: Path, frames: Iterable[TimedFrame]) -> None:
-    """Writes frames, in order of time, with nanosecond stamps."""
-    with path.open("wb") as out:
-        out.write(_FILE_HEADER.pack(_NANOSECOND_MAGIC, 2, 4, 0, 0, 65535, _ETHERNET))
-        for timed in frames:
-            seconds, nanoseconds = divmod(timed.at_ns, _NS_PER_S)
-            size = len(timed.frame)
-            out.write(_RECORD_HEADER.pack(seconds, nanoseconds, size, size) + timed.frame)
-
-
-def read_capture(path: Path) -> list[TimedFrame]:
-    """Reads what `write_capture` or the switch wrote."""
-    data = path.read_bytes()
-    magic = _FILE_HEADER.unpack_from(data)[0]
-    if magic != _NANOSECOND_MAGIC:
-        raise ValueError(f"{path}: no little-endian pcap with nanosecond stamps")
-    frames = []
-    at = _FILE_HEADER.size
-    while at < len(data):
-        seconds, nanoseconds, size, _ = _RECORD_HEADER.unpack_from(data, at)
-        at += _RECORD_HEADER.size
-        frames.append(TimedFrame(seconds * _NS_PER_S + nanoseconds, data[at : at + size]))
-        at += size
-    return frames
-
-
 def run(what: VirtualRun, folder: Path) -> dict[int, list[TimedFrame]]:
     """Runs the switch to the end of its work; returns the frames of each port.
 
-    `folder` holds the capture files. Raises CalledProcessError, with the switch's
-    message on stderr, when it refuses its input.
+    `folder` holds the capture files. Raises ProcessError, with the switch's message, when it
+    refuses its input.
     """
-    command = [str(binary()), "--virtual", "--cpu-port", "510"]
-    for port in what.ports:
-        stem = folder / f"p{port.number}"
-        write_capture(Path(f"{stem}_in.pcap"), what.arrivals.get(port.number, ()))
-        command += ["-i", f"{port.number}@{stem}" + (f",{port.settings}" if port.settings else "")]
-    runtime = folder / "runtime.json"
-    runtime.write_text(json.dumps(what.runtime))
-    command += ["--runtime-json", str(runtime), "--stats-file", str(folder / "stats.json")]
-    command += [*what.options, str(COMPILED / f"{what.program}.json")]
-    subprocess.run(command, check=True, stderr=subprocess.PIPE, text=True, timeout=300)
-    return {port.number: read_capture(folder / f"p{port.number}_out.pcap") for port in what.ports}
+    with VirtualSwitch(
+        COMPILED / f"{what.program}.json",
+        {port.number: port.settings for port in what.ports},
+        runtime=what.runtime,
+        options=["--cpu-port", "510", *what.options],
+        folder=folder,
+        binary=binary(),
+    ) as switch:
+        return switch.run(what.arrivals)
 
 
 def statistics(folder: Path) -> dict[str, object]:
