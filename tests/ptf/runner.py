@@ -26,10 +26,10 @@ import time
 from pathlib import Path
 from xml.etree import ElementTree
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
 from pacing_switch.wires import WireError, make_wires
 
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
 COMPILED = ROOT / "p4src" / "compiled"
 TARGETS = ("pacing_switch", "bmv2")
 PORT_DRIVERS = ("af_packet", "af_xdp")
