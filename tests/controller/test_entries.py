@@ -162,6 +162,23 @@ def test_entry_of_ticks() -> None:
         assert dict(entry.params)["tick_ns"] == tick_ns
 
 
+def test_entries_of_slots() -> None:
+    slots = {"slots": 4, "slot_ns": 24_288}
+    cycle = {"cycle_ns": 97_152, "cycles_per_ns_q64": (1 << 64) // 97_152}
+    (plain,) = rows_of(class_("video", 7, rate="125Mbit", ecn_threshold_bytes=9_000))
+    (static,) = rows_of(
+        class_("video", 7, rate="125Mbit", ecn_threshold_bytes=9_000, **slots, slot=3)
+    )
+    assert static.action == "PacerIngress.paced_static_in_slot"
+    assert dict(static.params) == {**dict(plain.params), **cycle, "offset_ns": 3 * 24_288}
+    of_flows = {**cycle, "slots": 4, "slot_ns": 24_288}
+    for mode in ("pspd", "dynamic"):
+        (without,) = rows_of(class_("bulk", 7, mode=mode))
+        (within,) = rows_of(class_("bulk", 7, mode=mode, **slots))
+        assert within.action == f"{without.action}_in_slots"
+        assert dict(within.params) == {**dict(without.params), **of_flows}
+
+
 def test_marking_takes_another_action_of_the_program() -> None:
     (plain,) = rows_of(class_("video", 7, rate="500Mbit"))
     (marks,) = rows_of(class_("video", 7, rate="500Mbit", ecn_threshold_bytes=100_000))

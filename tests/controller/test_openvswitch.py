@@ -94,6 +94,7 @@ def test_meters_ranges_and_marks(bridge: Bridge, ovs: Controller) -> None:
         ("mode", {"mode": "shared", "rate": "8Mbit"}),
         ("mode", {"mode": "dynamic"}),
         ("ecn_threshold_bytes", {"rate": "8Mbit", "ecn_threshold_bytes": 9_000}),
+        ("slots", {"rate": "8Mbit", "slots": 4, "slot_ns": 1_518_000, "slot": 1}),
         ("window_margin_bytes", {"rate": "8Mbit", "window_margin_bytes": 9_000}),
     ):
         refused = ovs.put(BRIDGE + "/classes/x", spec)

@@ -903,7 +903,7 @@ def slot_cases() -> Iterator[Case]:
     trace.packet(200 * cycle_ns + 2 * slot_ns + 1, 2)
     yield Case(
         "slots-interleaved",
-        "Four classes of 125 Mbit/s that begin together, in slots of a packet's time at 500 Mbit/s.",
+        "Four classes of 125 Mbit/s that begin together; a slot is a packet's time at 500 Mbit/s.",
         port(500_000_000, "layer2"),
         [in_slot(static(k, 125_000_000), cycle_ns, k * slot_ns) for k in range(1, slots + 1)],
         trace.events(),

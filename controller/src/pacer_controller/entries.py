@@ -59,8 +59,18 @@ MODE_ACTIONS = {
 }
 """Modes of classes, and the action that a program must have for them."""
 
+SLOT_ACTIONS = {
+    "static": "PacerIngress.paced_static_in_slot",
+    "pspd": "PacerIngress.paced_pspd_in_slots",
+    "dynamic": "PacerIngress.paced_dynamic_in_slots",
+}
+"""Modes whose classes can have slots, and the action that a program must have for them."""
+
 FOLLOWING_ACTIONS = frozenset(
-    MODE_ACTIONS[mode] for mode in ("pspd", "dynamic", "slow-start", "clustered", "shared")
+    actions[mode]
+    for actions in (MODE_ACTIONS, SLOT_ACTIONS)
+    for mode in ("pspd", "dynamic", "slow-start", "clustered", "shared")
+    if mode in actions
 )
 """Actions of modes whose TCP flows the program always follows."""
 
@@ -112,7 +122,7 @@ def class_action(spec: ClassSpec) -> tuple[str, dict[str, int]]:
     if spec.mode in ("pspd", "clustered"):
         del pace["time_per_byte_q24"]
         if spec.mode == "pspd":
-            return "paced_pspd", pace | marking
+            return _in_slots(spec, "paced_pspd", pace | marking)
         return "paced_clustered", pace | marking | {"release_below_ns": below_ns}
     if spec.mode == "ipg":
         return "paced_ipg", pace | marking | {"gap_bytes": spec.gap_bytes or 0}
@@ -133,6 +143,8 @@ def class_action(spec: ClassSpec) -> tuple[str, dict[str, int]]:
         "window_margin_bytes": margin_bytes,
     }
     if spec.mode == "static":
+        if spec.slots is not None:
+            return _in_slots(spec, "paced_static", pace | control)
         # Classes without control of their backlog use the cheaper action.
         if any(control.values()):
             return "paced_static_controlled", pace | control
@@ -140,8 +152,20 @@ def class_action(spec: ClassSpec) -> tuple[str, dict[str, int]]:
     percent = DEFAULT_HEADROOM_PERCENT if spec.headroom_percent is None else spec.headroom_percent
     flow = pace | control | {"inverse_headroom_q16": rates.inverse_headroom_q16(percent)}
     if spec.mode == "dynamic":
-        return "paced_dynamic", flow
+        return _in_slots(spec, "paced_dynamic", flow)
     return "paced_slow_start", flow | {"release_below_ns": below_ns}
+
+
+def _in_slots(spec: ClassSpec, action: str, params: dict[str, int]) -> tuple[str, dict[str, int]]:
+    """Return the action that the class needs for its slots, if it has any, and its parameters."""
+    if spec.slots is None or spec.slot_ns is None:
+        return action, params
+    cycle = rates.cycle(spec.slots, spec.slot_ns)
+    if spec.mode == "static":
+        offset_ns = (spec.slot or 0) * spec.slot_ns
+        return f"{action}_in_slot", params | cycle | {"offset_ns": offset_ns}
+    of_flows = {"slots": spec.slots, "slot_ns": spec.slot_ns}
+    return f"{action}_in_slots", params | cycle | of_flows
 
 
 def address_key(prefix: str) -> tuple[int, int]:

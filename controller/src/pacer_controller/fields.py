@@ -271,6 +271,40 @@ TickHz = Annotated[
     ),
 ]
 
+Slots = Annotated[
+    int,
+    Field(
+        ge=2,
+        le=65535,
+        description="Packets of the class leave once in a cycle of so many slots of `slot_ns`: in "
+        "mode `static` in the slot `slot`, in modes `pspd` and `dynamic` each TCP flow in a slot "
+        "of its own, which flows get in turn. Default: they leave at any time.",
+    ),
+]
+
+SlotNs = Annotated[
+    int,
+    Field(
+        ge=100,
+        le=500_000_000,
+        description="Time of a slot in ns; with `slots`. To interleave packets at a bottleneck, "
+        "the time of a full frame there. The cycle of all slots is 1 s at most.",
+    ),
+]
+
+SlotNumber = Annotated[
+    int,
+    Field(
+        ge=1,
+        le=65535,
+        description="Mode `static` with `slots`: the slot of the class, 1 to `slots`. Slot k "
+        "begins k * `slot_ns` behind a multiple of the cycle.",
+    ),
+]
+
+CYCLE_NS_MAX = 1_000_000_000
+"""Longest cycle of slots."""
+
 HeadroomPercent = Annotated[
     int,
     Field(

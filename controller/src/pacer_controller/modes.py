@@ -20,6 +20,9 @@ MODES_OF_SETTING: Mapping[str, tuple[Mode, ...]] = {
     "allowance_ns": _PACED,
     "window_margin_bytes": ("static", "dynamic", "slow-start", "shared"),
     "ecn_threshold_bytes": _PACED,
+    "slots": ("static", "pspd", "dynamic"),
+    "slot_ns": ("static", "pspd", "dynamic"),
+    "slot": ("static",),
     "follow": ("static", "timer"),
 }
 """The modes in which a setting has an effect. Other modes refuse it, since a client that gives it

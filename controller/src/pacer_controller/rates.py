@@ -197,6 +197,12 @@ def tick(hz: int) -> dict[str, int]:
     return {"tick_ns": tick_ns, "ticks_per_ns_q64": (1 << 64) // tick_ns}
 
 
+def cycle(slots: int, slot_ns: int) -> dict[str, int]:
+    """Return the time of so many slots in ns, and its reciprocal in 2^-64."""
+    cycle_ns = slots * slot_ns
+    return {"cycle_ns": cycle_ns, "cycles_per_ns_q64": (1 << 64) // cycle_ns}
+
+
 def bytes_per_second(rate_bps: int) -> int:
     """Rate in whole bytes per second, to nearest, half up: P4Runtime's unit for byte meters."""
     return (rate_bps + 4) // 8

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Discriminator, Field, Tag
 
 from pacer_controller import rates
 from pacer_controller.fields import (
+    CYCLE_NS_MAX,
     DEFAULT_LIMIT_BYTES,
     DEFAULT_PRIORITY,
     ETHER_TYPE_IPV4,
@@ -36,6 +37,9 @@ from pacer_controller.fields import (
     Prefix,
     Protocol,
     Rate,
+    SlotNs,
+    SlotNumber,
+    Slots,
     Strict,
     ThresholdNs,
     TickHz,
@@ -56,7 +60,9 @@ class ClassSpec(Strict):
         {"mode": "static", "rate": "62.5MB/s", "ecn_threshold_bytes": 100_000, "port": 2},
         {"mode": "ipg", "rate": "1Gbit", "gap_bytes": 1023},
         {"mode": "timer", "rate": "500Mbit", "tick_hz": 100},
+        {"rate": "125Mbit", "slots": 4, "slot_ns": 24_288, "slot": 1},
         {"mode": "pspd"},
+        {"mode": "pspd", "slots": 16, "slot_ns": 24_288},
         {"mode": "dynamic", "headroom_percent": 120},
         {"mode": "slow-start", "threshold_ns": 1_000_000},
         {"mode": "clustered", "threshold_ns": 1_000_000},
@@ -97,6 +103,9 @@ class ClassSpec(Strict):
     tick_hz: TickHz | None = None
     headroom_percent: HeadroomPercent | None = None
     threshold_ns: ThresholdNs | None = None
+    slots: Slots | None = None
+    slot_ns: SlotNs | None = None
+    slot: SlotNumber | None = None
     limit_bytes: LimitBytes = DEFAULT_LIMIT_BYTES
     allowance_ns: AllowanceNs = None
     window_margin_bytes: WindowMarginBytes | None = None
@@ -140,10 +149,33 @@ class ClassSpec(Strict):
             found.add("ecn_threshold_bytes", message, expected)
         if self.follow is not None:
             found += self.follow.problems(self.rate)
+        if "slots" not in not_in_mode:
+            found += self._slot_problems()
         for name in not_in_mode:
             if getattr(self, name) is not None:
                 message = f"a class of mode {self.mode} has no {name}"
                 found.add(name, message, f"no {name}, or another mode")
+        return found
+
+    def _slot_problems(self) -> list[FieldError]:
+        """Return errors across `slots`, `slot_ns` and `slot`."""
+        found = FieldErrors()
+        if self.slots is None:
+            for name in ("slot_ns", "slot"):
+                if getattr(self, name) is not None:
+                    found.add(name, "the class has no slots", f"slots beside it, or no {name}")
+            return found
+        if self.slot_ns is None:
+            found.add("slot_ns", "slots need the time of a slot", "100 to 500000000")
+        elif self.slots * self.slot_ns > CYCLE_NS_MAX:
+            message = f"{self.slots} slots are a cycle of more than {CYCLE_NS_MAX} ns"
+            found.add("slot_ns", message, f"at most {CYCLE_NS_MAX // self.slots}")
+        if self.mode == "static":
+            expected = f"1 to {self.slots}"
+            if self.slot is None:
+                found.add("slot", "a class of mode static with slots needs its own", expected)
+            elif self.slot > self.slots:
+                found.add("slot", f"there are {self.slots} slots", expected)
         return found
 
 

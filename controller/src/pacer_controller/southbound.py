@@ -211,6 +211,7 @@ class Capabilities:
         modes: the modes of classes that it has.
         ecn: whether a class can mark packets by the length of its queue.
         clamps_windows: whether it can lower TCP's receive windows.
+        slots: whether a class, or each flow of a class, can have a slot of a cycle.
         sets_dscp: whether a flow can set the DSCP of its packets.
         line_settings: the settings of ports that can be changed.
         gap_modes: the gap modes of ports.
@@ -229,6 +230,7 @@ class Capabilities:
     modes: frozenset[str] = frozenset({"static", "unpaced"})
     ecn: bool = False
     clamps_windows: bool = False
+    slots: bool = False
     sets_dscp: bool = False
     line_settings: frozenset[str] = frozenset()
     gap_modes: tuple[str, ...] = ("accounted",)

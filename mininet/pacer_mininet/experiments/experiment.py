@@ -125,6 +125,10 @@ def _on_path(shaper: Shaper, line_bps: int, held: Fraction) -> Shaper:
         settings["rate"] = min(settings["rate"], line_bps)
     if "ecn_threshold_bytes" in settings:
         settings["ecn_threshold_bytes"] = int(settings["ecn_threshold_bytes"] * held)
+    if "slot_ns" in settings:
+        # A slot is a frame's time at the bottleneck. The RTT is halved, so `held` is half of the
+        # rate's fraction.
+        settings["slot_ns"] = int(settings["slot_ns"] / (2 * held))
     return dataclasses.replace(shaper, settings=tuple(settings.items()))
 
 

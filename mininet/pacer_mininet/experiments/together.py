@@ -16,6 +16,20 @@ SMALLEST_BUFFER_BYTES = 128 * KIB
 ONE_CLASS = dataclasses.replace(PACED, name="one class", together=True)
 """All flows behind the edge, at the bottleneck's rate."""
 
+SLOT_NS = 1518 * 8 * 1_000_000_000 // RATE_BPS
+"""A full frame's time at the bottleneck, which is whole nanoseconds."""
+
+
+def _in_slots(shaper: Shaper, flows: int) -> Shaper:
+    """Return the shaper with all flows in one class, each in one of as many slots as flows."""
+    slots = (("slots", flows), ("slot_ns", SLOT_NS))
+    return dataclasses.replace(
+        shaper,
+        name=f"{shaper.name}, in slots",
+        settings=(*shaper.settings, *slots),
+        together=True,
+    )
+
 
 def _flows(shaper: Shaper, flows: int, *, spread: bool = False) -> tuple[Flow, ...]:
     """Return flows of one shaper; with `spread`, begun a part of a round trip apart."""
@@ -37,6 +51,8 @@ def synchronised() -> Experiment:
             "unpaced": _flows(UNPACED, flows),
             "PSPD": _flows(PSPD, flows),
             "dynamic": _flows(DYNAMIC, flows),
+            "PSPD, in slots": _flows(_in_slots(PSPD, flows), flows),
+            "dynamic, in slots": _flows(_in_slots(DYNAMIC, flows), flows),
             "PSPD, begun apart": _flows(PSPD, flows, spread=True),
             "fq": _flows(FQ, flows),
             "one class": _flows(ONE_CLASS, flows),
@@ -61,9 +77,10 @@ def synchronised() -> Experiment:
         differs=(
             "A flow that resends within one round-trip time of its last loss is in the same loss. "
             "Samples are 100 ms apart, one round-trip time.",
-            "Phases spread by the edge are one class for all flows. It spaces every packet of all "
-            "flows, which no host can do; with it the queue is at the edge. The switch has no "
-            "setting that moves the phase of one flow's clock.",
+            "In slots, the edge spreads the phases: all flows are in one class, each in its own "
+            "slot. A slot is the time of a full frame at the bottleneck. A flow's "
+            "packets leave once in a cycle, as many as its pace allows.",
+            "One class spaces every packet of all flows; with it the queue is at the edge.",
             "Flows that begin a part of a round trip apart show what phases alone do.",
         ),
     )

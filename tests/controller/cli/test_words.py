@@ -36,6 +36,11 @@ from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec, PortSpec
         ("mode shared rate 500mbit", {"mode": "shared", "rate": "500mbit"}),
         ("mode clustered threshold 2ms", {"mode": "clustered", "threshold_ns": 2_000_000}),
         ("mode timer rate 500mbit hz 100", {"mode": "timer", "rate": "500mbit", "tick_hz": 100}),
+        (
+            "rate 125mbit slots 4 slot-time 24288ns slot 3",
+            {"rate": "125mbit", "slots": 4, "slot_ns": 24_288, "slot": 3},
+        ),
+        ("mode pspd slots 16 slot-time 1ms", {"mode": "pspd", "slots": 16, "slot_ns": 1_000_000}),
         ("window-margin 100KB", {"window_margin_bytes": 102_400}),
         (
             "follow wan follow-port 1 follow-fifo 1MB least 50mbit most 500mbit",
@@ -217,6 +222,11 @@ def test_a_rate_paces_an_unpaced_class_and_unpaced_takes_the_rate() -> None:
     flows = {"mode": "slow-start", "threshold_ns": 5, "headroom_percent": 150}
     assert body_of(kind, {"mode": "dynamic"}, flows) == {"mode": "dynamic", "headroom_percent": 150}
     assert body_of(kind, {"mode": "pspd"}, flows | {"rate": "1Mbit"}) == {"mode": "pspd"}
+    slots = {"mode": "static", "rate": "1Mbit", "slots": 4, "slot_ns": 1_000, "slot": 3}
+    assert body_of(kind, {"slots": None}, slots) == {"mode": "static", "rate": "1Mbit"}
+    spread = {"mode": "dynamic", "rate": "1Mbit", "slots": 4, "slot_ns": 1_000}
+    assert body_of(kind, {"mode": "dynamic"}, slots) == spread
+    assert "slots" not in body_of(kind, {"mode": "timer"}, slots)
     ticks = {"mode": "timer", "rate": "1Mbit", "tick_hz": 100}
     assert body_of(kind, {"mode": "static"}, ticks) == {"mode": "static", "rate": "1Mbit"}
 

@@ -62,6 +62,9 @@ class ClassView(Accepted):
     tick_hz: int | None
     headroom_percent: int | None
     threshold_ns: int | None
+    slots: int | None
+    slot_ns: int | None
+    slot: int | None
     window_margin_bytes: int | None
     ecn_threshold_bytes: int | None
     port: int | None

@@ -141,6 +141,9 @@ _OF_MODE: _Words = (
     ("headroom_percent", "headroom", str),
     ("threshold_ns", "threshold", time),
     ("gap_bytes", "gap", exact_size),
+    ("slots", "slots", str),
+    ("slot_ns", "slot-time", time),
+    ("slot", "slot", str),
     ("window_margin_bytes", "window-margin", exact_size),
     ("follow", "follow", _followed),
 )

@@ -79,6 +79,13 @@ CLASS = Grammar(
             "RTT per packet of the window below which pacing ends (slow-start, clustered)",
         ),
         Word(
+            *("slots", "slots", read_whole, "N"),
+            "slots of a cycle, in which packets leave once; none: at any time "
+            "(static, pspd, dynamic)",
+        ),
+        Word("slot-time", "slot_ns", read_time_ns, "TIME", "time of a slot"),
+        Word("slot", "slot", read_whole, "N", "slot of the class, from 1 on (mode static)"),
+        Word(
             *("window-margin", "window_margin_bytes", read_size, "SIZE"),
             "lower TCP receive windows to rate x RTT plus SIZE",
         ),
@@ -351,6 +358,9 @@ def body_of(kind: Kind, fields: Mapping[str, Any], before: Mapping[str, Any]) ->
     if kind.name == "class" and fields.get("follow.switch", "") is None:
         fields = {name: value for name, value in fields.items() if not name.startswith("follow.")}
         start.pop("follow", None)
+    if kind.name == "class" and fields.get("slots", 0) is None:
+        for name in ("slot_ns", "slot"):
+            start.pop(name, None)
     if kind.name == "port" and fields.get("gap_mode", "pause-frames") != "pause-frames":
         # Only PAUSE frames have a length.
         start.pop("gap_frame_max_bytes", None)

@@ -103,6 +103,7 @@ class P4Switch:
             ),
             ecn=entries.CONTROLLED_ACTION in actions,
             clamps_windows=entries.CONTROLLED_ACTION in actions,
+            slots=actions.issuperset(entries.SLOT_ACTIONS.values()),
             measures=entries.MONITOR in self._tables,
             classes=classes,
             flow_entries=self._tables.get(entries.FLOWS, 0),

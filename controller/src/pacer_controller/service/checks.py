@@ -90,6 +90,8 @@ class Checker:
         if spec.window_margin_bytes is not None and not self._capabilities.clamps_windows:
             message = "the switch cannot lower receive windows"
             errors.add("window_margin_bytes", message, "no window_margin_bytes")
+        if spec.slots is not None and not self._capabilities.slots:
+            errors.add("slots", "the switch has no slots", "no slots, slot_ns and slot")
         if spec.ecn_threshold_bytes is not None and not self._capabilities.ecn:
             errors.add(
                 "ecn_threshold_bytes",

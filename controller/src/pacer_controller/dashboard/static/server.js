@@ -218,7 +218,8 @@ const given = (view, names) => Object.fromEntries(
 
 function classOf(view) {
   return given(view, ["mode", "limit_bytes", "ecn_threshold_bytes", "gap_bytes",
-    "tick_hz", "headroom_percent", "threshold_ns", "window_margin_bytes", "port", "follow",
+    "tick_hz", "headroom_percent", "threshold_ns", "slots", "slot_ns", "slot", "window_margin_bytes",
+    "port", "follow",
     ...allowance(view)]);
 }
 
