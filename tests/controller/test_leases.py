@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,8 @@ from etcd_members import MISSING, Members
 
 from pacer_controller.southbound import FenceError, NotHeldError, Tenure, fence_of, generation_of
 from pacer_controller.stores import Entry, Event, Status
-from pacer_controller.stores.etcd.assignment import Member, assign
-from pacer_controller.stores.etcd.client import Access
-from pacer_controller.stores.etcd.leases import MARGIN_S
+from pacer_controller.stores.etcd.client import Access, EtcdClient
+from pacer_controller.stores.etcd.renewal import MARGIN_S, STUCK_S, Renewal
 from pacer_controller.stores.etcd.store import EtcdStore
 
 WAIT_S = 60.0
@@ -101,6 +101,61 @@ def test_who_cannot_reach_etcd_stops_before_its_lease_can_end(members: Members) 
     asyncio.run(run())
 
 
+def test_a_busy_event_loop_keeps_its_lease(members: Members) -> None:
+    """A thread renews it, and each write looks at the clock."""
+
+    async def run() -> None:
+        async with controller(members, "s1") as store:
+            tenure = store.tenure("s1")
+            await until_held(tenure)
+            lease = store.leases._lease
+            time.sleep(LEASE_S + 1)  # noqa: ASYNC251 (the loop is to stand still)
+            assert tenure.held
+            await asyncio.sleep(0)
+            assert tenure.held
+            assert store.leases._lease == lease == store.leases._renewal.term.lease
+            await tenure.bid()
+
+    asyncio.run(run())
+
+
+def test_an_event_loop_that_stands_still_gives_its_switches_up(members: Members) -> None:
+    async def run() -> None:
+        client = EtcdClient(Access(members.endpoints))
+        now_s = 100.0
+        renewal = Renewal(client, LEASE_S, lambda: now_s, lambda: None)
+        await renewal._keep_once()
+        term = renewal.term
+        now_s += STUCK_S - 1
+        await renewal._keep_once()
+        assert renewal.term.until_s == term.until_s + STUCK_S - 1
+        now_s += 2
+        await renewal._keep_once()
+        assert renewal.term.until_s < now_s + LEASE_S - MARGIN_S
+        renewal.alive_s = now_s
+        await renewal._keep_once()
+        assert renewal.term.until_s == now_s + LEASE_S - MARGIN_S
+        await client.close()
+
+    asyncio.run(run())
+
+
+def test_keys_under_a_former_lease_are_no_right_to_write(members: Members) -> None:
+    """The thread has another lease before the event loop has noticed."""
+
+    async def run() -> None:
+        async with controller(members, "s1") as store:
+            tenure = store.tenure("s1")
+            await until_held(tenure)
+            renewal = store.leases._renewal
+            renewal.term = replace(renewal.term, lease=renewal.term.lease + 1)
+            assert not tenure.held
+            with pytest.raises(NotHeldError):
+                await tenure.bid()
+
+    asyncio.run(run())
+
+
 def test_a_lease_that_has_ended_is_begun_anew(members: Members) -> None:
     """As after a pause that was longer than the lease."""
 
@@ -120,12 +175,11 @@ def test_a_lease_that_has_ended_is_begun_anew(members: Members) -> None:
 def test_a_switch_that_does_not_answer_one_goes_to_the_other(members: Members) -> None:
     async def run() -> None:
         async with controller(members, "s1") as one, controller(members, "s1") as two:
-            # The controller that the switch is assigned to when both know of each other.
-            mine = Member(configured=frozenset({"s1"}))
-            names = {store.leases.name: mine for store in (one, two)}
-            chosen = assign(names, ["s1"], frozenset())["s1"]
-            holder, other = (one, two) if one.leases.name == chosen else (two, one)
-            await until_held(holder.tenure("s1"))
+            held = [asyncio.ensure_future(until_held(store.tenure("s1"))) for store in (one, two)]
+            done, waiting = await asyncio.wait(held, return_when=asyncio.FIRST_COMPLETED)
+            assert len(done) == 1
+            waiting.pop().cancel()
+            holder, other = (one, two) if held[0] in done else (two, one)
             number = await holder.tenure("s1").bid()
             holder.tenure("s1").reaches(False)
             await until_held(other.tenure("s1"))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+import threads
 from clocks import simulated
 from etcd import Cluster
 from loop import SimulatedLoop
@@ -13,7 +14,7 @@ from rpc import Core, installed
 @pytest.fixture
 def loop() -> Iterator[SimulatedLoop]:
     made = SimulatedLoop("test")
-    with simulated(made, "test"):
+    with simulated(made, "test"), threads.installed():
         yield made
     made.finish()
 

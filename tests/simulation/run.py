@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import streams
+import threads
 import vfs
 from clocks import simulated
 from invariants import Invariants, Violation
@@ -223,6 +224,7 @@ def _run(loop: SimulatedLoop, work: Work, faults: Sequence[Fault], story: bool) 
         stack.enter_context(sizes(seed))
         stack.enter_context(simulated(loop, seed))
         stack.enter_context(vfs.installed(loop))
+        stack.enter_context(threads.installed())
         if work.plant:
             stack.enter_context(PLANTS[work.plant].planted())
         world = loop.world.context.run(World, loop, seed, faults, work.scene)

@@ -1,11 +1,14 @@
 """The assignment of switches to controllers in etcd: a lease per controller, a key per switch.
 
 A controller may write to a switch while it owns the switch's key and its lease is valid by its own
-clock. The lease is valid from the request of its last renewal, for its time to live less a margin.
-So a controller that cannot reach etcd stops before etcd gives its switches to others. The switch
-refuses a write that is still on its way then, because the successor's fencing number is higher. The
-fencing number is the revision at which the key was put; the controller puts the key again for each
-connection to the switch.
+clock. The lease is valid from the request of its last renewal, for its time to live less a margin
+(`renewal`). So a controller that cannot reach etcd stops before etcd gives its switches to others.
+The switch refuses a write that is still on its way then, because the successor's fencing number is
+higher. The fencing number is the revision at which the key was put; the controller puts the key
+again for each connection to the switch.
+
+A switch leaves its controller only if the controller's lease ends, if the switch does not answer
+it, or if another controller has far fewer switches (`assignment`).
 """
 
 import asyncio
@@ -13,32 +16,45 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from pacer_controller.southbound import FenceError, NotHeldError
 from pacer_controller.stores.base import EPOCH_S, Status, epoch_above
 from pacer_controller.stores.etcd import client as etcd
 from pacer_controller.stores.etcd.assignment import Member, assign
 from pacer_controller.stores.etcd.client import EtcdClient, EtcdError
+from pacer_controller.stores.etcd.loop_thread import LoopThread
+from pacer_controller.stores.etcd.renewal import Renewal
 
 _LOG = logging.getLogger(__name__)
+
+_Item = TypeVar("_Item")
 
 LEASE_S = 3
 """Time to live of a controller's lease."""
 
-MARGIN_S = 0.5
-"""Time before the possible end of its lease at which a controller stops writing, in seconds.
-
-It allows for calls that are under way, and for clocks whose rates differ by up to a sixth.
-"""
-
-RENEWALS = 4
-"""Renewals in the time of a lease."""
-
 RETRY_S = 0.1
 TICK_S = 1.0
+
+SHARE_S = 0.05
+"""Shortest time between two computations of the assignment, in seconds."""
+
+BALANCE_S = 2.0
+"""Time without a change of the controllers after which switches move for balance, in seconds."""
+
+GATHER_S = 1.0
+"""Time after a controller joins in which it takes GATHER_MOST switches at most, in seconds.
+
+Controllers that start together thus share the switches before one of them has taken all.
+"""
+
+GATHER_MOST = 32
+
+KEYS = 40
+"""Most keys of switches in one transaction."""
+
 TELL_S = 0.2
 """Shortest time between two reports of the statuses of switches."""
 
@@ -48,6 +64,7 @@ class Leases:
 
     Args:
         client: the client of the etcd cluster.
+        renewing: another client of it, only for the renewal of the lease.
         prefix: the prefix of all keys.
         name: the name of this controller; unique.
         lease_s: the time to live of the lease, in seconds.
@@ -58,6 +75,7 @@ class Leases:
     def __init__(
         self,
         client: EtcdClient,
+        renewing: EtcdClient,
         prefix: str,
         name: str,
         lease_s: int = LEASE_S,
@@ -68,6 +86,9 @@ class Leases:
         self.name = name
         self._lease_s = lease_s
         self._clock = clock
+        self._renewal = Renewal(renewing, lease_s, clock, self._renewed)
+        self._thread = LoopThread(self._renewal.keep, "lease")
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._configured: frozenset[str] = frozenset()
         self._cannot: set[str] = set()
         self._managed: Callable[[], Sequence[str]] = tuple
@@ -82,7 +103,11 @@ class Leases:
         """The store's epoch, and the revision of its key."""
         self._statuses: dict[str, Status] = {}
         self._lease = 0
-        self._valid_until_s = float("-inf")
+        """The lease that the keys in `_mine` have."""
+        self._announced: frozenset[str] | None = None
+        """The switches that do not answer, as the key of this controller says; None: no key."""
+        self._joined_s = self._changed_s = float("-inf")
+        """The time when this controller got its lease, and of the last change of controllers."""
         self._mine: dict[str, int] = {}
         """The switches whose key this controller owns, with the revision of the key."""
         self._bidding: dict[str, asyncio.Lock] = {}
@@ -111,8 +136,9 @@ class Leases:
         """
         self._managed, self._stored, self._report = managed, stored, report
         self._configured = frozenset(configured)
-        work = {"keep": self._keep, "expire": self._expire, "share": self._share}
-        work["tell"] = self._tell_all
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+        work = {"expire": self._expire, "share": self._share, "tell": self._tell_all}
         self._tasks = [
             asyncio.create_task(one(), name=f"leases: {name}") for name, one in work.items()
         ]
@@ -122,12 +148,12 @@ class Leases:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._valid_until_s = float("-inf")
         self._mine.clear()
-        self._notify()
-        if self._lease:
+        self._notify_all()
+        await self._thread.stop()
+        if self._renewal.term.lease:
             with contextlib.suppress(EtcdError):
-                await self._client.revoke(self._lease)
+                await self._client.revoke(self._renewal.term.lease)
 
     def tenure(self, switch: str) -> "LeasedTenure":
         """Return the right to write to a switch."""
@@ -135,9 +161,19 @@ class Leases:
 
     def held(self, switch: str) -> bool:
         """Whether this controller may write to a switch at this moment."""
-        return switch in self._mine and self._clock() < self._valid_until_s
+        return switch in self._mine and self._valid()
 
-    def _notify(self) -> None:
+    def _valid(self) -> bool:
+        # The thread may have another lease already, without the keys in `_mine`.
+        term = self._renewal.term
+        return term.lease == self._lease and self._clock() < term.until_s
+
+    def _notify(self, switch: str) -> None:
+        tenure = self._tenures.get(switch)
+        if tenure is not None:
+            tenure.notify()
+
+    def _notify_all(self) -> None:
         for tenure in self._tenures.values():
             tenure.notify()
 
@@ -147,54 +183,43 @@ class Leases:
 
     # ---- the lease ----
 
-    async def _keep(self) -> None:
-        """Hold a lease: renew it, and request a new one when it has ended."""
-        while True:
-            try:
-                if not self._lease:
-                    await self._begin()
-                asked_s = self._clock()
-                ttl_s = await self._client.keep_alive(self._lease, self._lease_s / RENEWALS)
-                if ttl_s > 0:
-                    self._valid_until_s = asked_s + ttl_s - MARGIN_S
-                    self._notify()
-                    await asyncio.sleep(self._lease_s / RENEWALS)
-                    continue
-                self._lose()
-            except (EtcdError, OSError) as error:
-                _LOG.warning("%s", error)
-            except Exception:
-                # The loop must go on: without a lease this controller drives no switch.
-                _LOG.exception("the lease could not be kept")
-            await asyncio.sleep(RETRY_S)
+    def _renewed(self) -> None:
+        """Note a new term; called in the thread of the renewal."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):
+                # The loop may be closed.
+                self._loop.call_soon_threadsafe(self._take_term)
 
-    async def _begin(self) -> None:
-        asked_s = self._clock()
-        lease = await self._client.grant(self._lease_s)
-        self._lease, self._valid_until_s = lease, asked_s + self._lease_s - MARGIN_S
-        self._told.clear()
-        await self._announce()
-        self.stir()
+    def _take_term(self) -> None:
+        """Begin again without a switch if there is another lease."""
+        lease = self._renewal.term.lease
+        if lease != self._lease:
+            self._lease = lease
+            self._mine.clear()
+            self._told.clear()
+            self._announced = None
+            self._joined_s = self._clock()
+            self.stir()
+        self._notify_all()
 
     async def _announce(self) -> None:
-        value = {"configured": sorted(self._configured), "cannot": sorted(self._cannot)}
+        cannot, lease = frozenset(self._cannot), self._lease
+        value = {"configured": sorted(self._configured), "cannot": sorted(cannot)}
         key = f"{self._prefix}members/{self.name}"
-        await self._client.transact([], [etcd.put(key, json.dumps(value), self._lease)])
-
-    def _lose(self) -> None:
-        _LOG.warning("the lease of this controller has ended: others may drive its switches")
-        self._lease, self._valid_until_s = 0, float("-inf")
-        self._mine.clear()
-        self._notify()
+        await self._client.transact([], [etcd.put(key, json.dumps(value), lease)])
+        if lease == self._lease:
+            self._announced = cannot
 
     async def _expire(self) -> None:
-        """Notify the drivers when the lease is no longer valid by the clock."""
+        """Show that the loop goes on; notify the drivers when the lease is no longer valid."""
+        valid = False
         while True:
-            left_s = self._valid_until_s - self._clock()
-            if left_s <= 0:
-                self._notify()
-                left_s = RETRY_S
-            await asyncio.sleep(min(left_s, self._lease_s))
+            self._renewal.alive_s = now_s = self._clock()
+            if valid and not self._valid():
+                self._notify_all()
+            valid = self._valid()
+            left_s = self._renewal.term.until_s - now_s if valid else RETRY_S
+            await asyncio.sleep(min(left_s, TICK_S))
 
     # ---- keys from etcd ----
 
@@ -202,6 +227,8 @@ class Leases:
         """Record a key that was put."""
         if what == "members":
             value = json.loads(kv.value)
+            if name not in self.members:
+                self._changed_s = self._clock()
             self.members[name] = Member(frozenset(value["configured"]), frozenset(value["cannot"]))
         elif what == "leases":
             self.holders[name] = kv.value.decode()
@@ -216,13 +243,14 @@ class Leases:
         """Record that a key was deleted at a revision."""
         if what == "members":
             self.members.pop(name, None)
+            self._changed_s = self._clock()
         elif what == "leases":
             self.holders.pop(name, None)
             self._revisions.pop(name, None)
             # The deleted key may be the former owner's; this controller's own is then newer.
             if self._mine.get(name, revision) < revision:
                 del self._mine[name]
-                self._notify()
+                self._notify(name)
         elif what == "status":
             self._statuses.pop(name, None)
             return
@@ -242,6 +270,8 @@ class Leases:
         while True:
             self._stir.clear()
             try:
+                if self._lease and self._announced != frozenset(self._cannot):
+                    await self._announce()
                 if self._lease and self.name in self.members:
                     await self._share_once()
                 elif self._lease:
@@ -251,6 +281,8 @@ class Leases:
             except Exception:
                 # The loop must go on after any error, so that switches are driven.
                 _LOG.exception("switches could not be shared")
+            # One computation is enough for many keys that change together.
+            await asyncio.sleep(SHARE_S)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TICK_S):
                     await self._stir.wait()
@@ -261,51 +293,68 @@ class Leases:
         known = {*own, *stored}
         for member in self.members.values():
             known |= member.configured
-        assigned = assign(self.members, known, stored)
+        now_s = self._clock()
+        balance = now_s - self._changed_s >= BALANCE_S
+        assigned = assign(self.members, known, stored, self.holders, balance=balance)
         # This controller can own a key that is not in `_mine`: a bid was under way when it left
         # the switch, or a put had no answer. It deletes such a key, since others wait for it.
         ours = {*self._mine, *(one for one, holder in self.holders.items() if holder == self.name)}
-        for switch in sorted(one for one in ours if assigned.get(one) != self.name):
-            await self._leave(switch)
-        for switch, chosen in assigned.items():
-            if chosen == self.name and switch in own and switch not in self._mine:
-                await self._take(switch)
+        for some in _some(sorted(one for one in ours if assigned.get(one) != self.name)):
+            await self._leave(some)
+        # Wait until the owner of a switch leaves it, or the owner's lease ends.
+        free = [
+            switch
+            for switch, chosen in assigned.items()
+            if chosen == self.name
+            and switch in own
+            and switch not in self._mine
+            and self.holders.get(switch, self.name) == self.name
+        ]
+        gathering = now_s - self._joined_s < GATHER_S
+        room = max(0, GATHER_MOST - len(self._mine)) if gathering else len(free)
+        for some in _some(free[:room]):
+            await self._take(some)
 
     def _key(self, switch: str) -> str:
         return f"{self._prefix}leases/{switch}"
 
-    async def _take(self, switch: str) -> None:
-        """Ask for the key of a switch, unless another controller has it."""
-        if self.holders.get(switch, self.name) != self.name:
-            # Wait until the owner leaves the switch or the owner's lease ends.
-            return
-        key, lease = self._key(switch), self._lease
-        answer = await self._client.transact(
-            [etcd.absent(key)], [etcd.put(key, self.name, lease)], [etcd.get(key)]
-        )
-        if answer.succeeded:
+    async def _take(self, switches: Sequence[str]) -> None:
+        """Ask for the keys of switches, except those that another controller has."""
+        lease = self._lease
+        asked = [
+            etcd.nested([etcd.absent(key)], [etcd.put(key, self.name, lease)], [etcd.get(key)])
+            for key in map(self._key, switches)
+        ]
+        answer = await self._client.transact([], asked)
+        for switch, one in zip(switches, answer.responses, strict=True):
+            said = one.response_txn
             revision = answer.header.revision
-        else:
-            (kv,) = answer.responses[0].response_range.kvs
-            if kv.lease != lease:
-                return
-            # An earlier request, which had no answer, has put the key.
-            revision = kv.mod_revision
-        if lease == self._lease:
-            self._mine[switch] = revision
-            self._notify()
+            if not said.succeeded:
+                (kv,) = said.responses[0].response_range.kvs
+                if kv.lease != lease:
+                    continue
+                # An earlier request, which had no answer, has put the key.
+                revision = kv.mod_revision
+            if lease == self._lease:
+                self._mine[switch] = revision
+                self._notify(switch)
 
-    async def _leave(self, switch: str) -> None:
-        """Give a switch to another controller; the switch refuses writes that are under way."""
-        self._mine.pop(switch, None)
-        self._told.pop(switch, None)
-        self._notify()
-        key = self._key(switch)
-        # The key's revision is not compared: a bid may have put the key meanwhile.
-        await self._client.transact(
-            [etcd.leased(key, self._lease)],
-            [etcd.delete(key), etcd.delete(f"{self._prefix}status/{switch}")],
-        )
+    async def _leave(self, switches: Sequence[str]) -> None:
+        """Give switches to others; the switches refuse the writes that are under way."""
+        for switch in switches:
+            self._mine.pop(switch, None)
+            self._told.pop(switch, None)
+            self._notify(switch)
+        # The revisions of the keys are not compared: a bid may have put a key meanwhile.
+        asked = [
+            etcd.nested(
+                [etcd.leased(self._key(switch), self._lease)],
+                [etcd.delete(self._key(switch)), etcd.delete(f"{self._prefix}status/{switch}")],
+                [],
+            )
+            for switch in switches
+        ]
+        await self._client.transact([], asked)
 
     async def bid(self, switch: str, above: int) -> int:
         """Return a fencing number for a switch (`southbound.Tenure.bid`).
@@ -338,7 +387,7 @@ class Leases:
             kvs = answer.responses[0].response_range.kvs
         if not answer.succeeded and (not kvs or kvs[0].lease != lease):
             self._mine.pop(switch, None)
-            self._notify()
+            self._notify(switch)
             raise NotHeldError(switch)
         # An earlier put that had no answer counts, too: its revision has not been used.
         newest = answer.header.revision if answer.succeeded else kvs[0].mod_revision
@@ -383,15 +432,12 @@ class Leases:
         """Note whether a switch answers this controller (`southbound.Tenure.reaches`)."""
         if reachable == (switch in self._cannot):
             (self._cannot.discard if reachable else self._cannot.add)(switch)
+            self.stir()
 
     async def _tell_all(self) -> None:
         """Put the statuses of this controller's switches into etcd whenever they change."""
-        announced = frozenset(self._cannot)
         while True:
             try:
-                if announced != self._cannot and self._lease:
-                    announced = frozenset(self._cannot)
-                    await self._announce()
                 await self._tell_statuses()
             except (EtcdError, OSError) as error:
                 _LOG.warning("%s", error)
@@ -406,8 +452,7 @@ class Leases:
             status = replace(self._report(switch), controller=self.name)
             if self.held(switch) and self._told.get(switch) != status:
                 changed.append((switch, status))
-        for start in range(0, len(changed), STATUSES):
-            some = changed[start : start + STATUSES]
+        for some in _some(changed):
             puts = [self._status_operation(switch, status) for switch, status in some]
             answer = await self._client.transact([], puts)
             for (switch, status), one in zip(some, answer.responses, strict=True):
@@ -435,11 +480,14 @@ class Leases:
         return told
 
 
-STATUSES = 32
-"""Most statuses of one transaction."""
-
 FAILED_TOLD = 100
 """Most resources missing on a switch that its status names."""
+
+
+def _some(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
+    """Return items in parts of KEYS at most."""
+    for start in range(0, len(items), KEYS):
+        yield items[start : start + KEYS]
 
 
 class LeasedTenure:

@@ -62,7 +62,9 @@ class EtcdStore:
         self._client = EtcdClient(access)
         self._prefix = prefix
         self._endpoints = ",".join(access.endpoints)
-        self.leases = Leases(self._client, prefix, secrets.token_hex(4), lease_s)
+        self.leases = Leases(
+            self._client, EtcdClient(access), prefix, secrets.token_hex(4), lease_s
+        )
         self.mirror = Mirror(self._client, prefix, self.leases)
         self.watch = Watch(self._client, self.mirror, self.name)
         self._operations = Operations(self.mirror, self.leases.name)
