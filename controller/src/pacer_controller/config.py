@@ -52,7 +52,7 @@ DEFAULT_TARGET = "pacing_switch"
 PROGRAMS = ("pacer", "gtrcnet")
 QOS_TYPES = ("auto", "linux-htb", "pacer")
 TARGETS = ("pacing_switch", "bmv2")
-MAX_SWITCHES = 256
+MAX_SWITCHES = 1024
 MAX_PORT = 510
 MEASURED_PORTS = 4
 """gtrcnet's rings (`MEASURED_PORTS` of p4src/include/burstiness.p4): ports 0 to 3 are measured."""

@@ -151,16 +151,18 @@ class OpenVSwitch:
     async def run(self) -> None:
         """Keep the bridge connected and reconciled until cancelled."""
         retry_s = RETRY_FIRST_S
-        reached_s = time.monotonic()
+        failing_s: float | None = None
+        """The time when the first attempt since the last connection began."""
         try:
             while True:
                 try:
+                    began_s = time.monotonic()
                     fence = await self._own()
                     async with OpenFlow.connect(self.config.openflow) as connection:
                         await self._lead(connection, fence)
                         self._openflow = connection
                         self._context.tenure.reaches(True)
-                        reached_s = time.monotonic()
+                        failing_s = None
                         self.counters.connects += 1
                         retry_s = RETRY_FIRST_S
                         await self._serve(connection)
@@ -182,7 +184,9 @@ class OpenVSwitch:
                     self._held = None
                     self._qos_type = None
                     self._set_state(State.PENDING)
-                if self._context.tenure.held and time.monotonic() - reached_s > UNREACHED_S:
+                if not self._context.tenure.held:
+                    failing_s = None
+                elif time.monotonic() - (failing_s := failing_s or began_s) > UNREACHED_S:
                     self._context.tenure.reaches(False)
                 await asyncio.sleep(retry_s)
                 retry_s = min(retry_s * 2, RETRY_MOST_S)
@@ -262,7 +266,7 @@ class OpenVSwitch:
         try:
             while not closed.done():
                 self._resync.clear()
-                async with self._context.lock:
+                async with self._context.slots.slot(), self._context.lock:
                     await self._reconcile(connection)
                     self.last_error = None
                     self._set_state(State.CONNECTED)

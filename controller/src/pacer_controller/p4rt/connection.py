@@ -15,6 +15,7 @@ from pacer_controller.config import SwitchConfig
 from pacer_controller.p4rt import errors
 from pacer_controller.p4rt.session import KEEPALIVE, Session
 from pacer_controller.rows import Rows
+from pacer_controller.slots import Slot
 from pacer_controller.southbound import (
     DriverContext,
     FenceError,
@@ -28,7 +29,7 @@ from pacer_controller.traffic_manager import TrafficManager
 _LOG = logging.getLogger(__name__)
 
 CONNECT_S = 30.0
-"""Longest time from connecting to having the pipeline in place."""
+"""Longest time of an attempt to connect, and then of having the pipeline in place."""
 
 RETRY_FIRST_S = 0.1
 RETRY_MOST_S = 1.0
@@ -97,9 +98,17 @@ class Connection:
         self._changed = False
         """Whether the last session ended because the right to write has changed."""
         self._reached_s = time.monotonic()
+        self._answered = False
+        """Whether the switch answered in this session."""
+        self._slot: Slot | None = None
+        self._limit: asyncio.Timeout | None = None
+        """The time by which the session must have the pipeline in place."""
 
     def set_state(self, state: State) -> None:
         """Set the state of the switch, and report a change."""
+        if state is not State.PENDING:
+            # It is reconciled, or needs no reconcile.
+            self._release()
         if state is not self.state:
             _LOG.info("switch %s: %s", self.name, state.value)
             data = {"from": self.state.value, "to": state.value, "reason": self.last_error}
@@ -109,19 +118,25 @@ class Connection:
     async def run(self) -> None:
         """Keep the switch connected until cancelled."""
         retry_s = RETRY_FIRST_S
+        self._reached_s = time.monotonic()
         while True:
+            self._answered = False
             errors.take_last_error(self.name)
             began = time.monotonic()
             try:
                 refused = await self._try_session()
             finally:
                 self.set_state(State.PENDING)
+                self._release()
                 self.switch = None
                 self.held = None
                 if self.traffic is not None:
                     await self.traffic.close()
                     self.traffic = None
             cause = errors.take_last_error(self.name)
+            now_s = time.monotonic()
+            if self._answered:
+                self._reached_s = now_s
             if self._changed:
                 continue
             if isinstance(cause, FenceError) or errors.election_id_taken(cause):
@@ -130,7 +145,6 @@ class Connection:
             elif cause is not None:
                 refused = True
                 self._note_unexpected(cause)
-            now_s = time.monotonic()
             if now_s - self._reached_s > UNREACHED_S:
                 self._context.tenure.reaches(False)
             if now_s - began > 2.0:
@@ -216,6 +230,7 @@ class Connection:
             address,
             options,
             self._context.tenure,
+            self._admitted,
             bids=held,
             # Stock BMv2 treats an update without an election id as a bid of 0.
             looks_first=own and not self._context.tenure.exclusive,
@@ -225,15 +240,30 @@ class Connection:
         switch.ee.on(fy.SwitchEvent.CHANNEL_DOWN, lambda _: down.set())
         self.traffic = TrafficManager(address, credentials, KEEPALIVE if own else ())
         async with contextlib.AsyncExitStack() as stack:
-            async with asyncio.timeout(CONNECT_S):
+            async with asyncio.timeout(CONNECT_S) as self._limit:
                 await stack.enter_async_context(switch)
             self.switch = switch
             self.bid = switch.election_id
             self.counters.connects += 1
-            self._reached_s = time.monotonic()
-            self._context.tenure.reaches(True)
             try:
                 await down.wait()
             finally:
-                self._reached_s = time.monotonic()
                 self.counters.disconnects += 1
+
+    async def _admitted(self) -> None:
+        """Note that the switch answers, and wait for a slot, however long that takes."""
+        self._answered = True
+        self._context.tenure.reaches(True)
+        self._extend(None)
+        self._slot = await self._context.slots.take()
+        self._extend(CONNECT_S)
+
+    def _extend(self, time_s: float | None) -> None:
+        if self._limit is not None and not self._limit.expired():
+            end_s = None if time_s is None else asyncio.get_running_loop().time() + time_s
+            self._limit.reschedule(end_s)
+
+    def _release(self) -> None:
+        if self._slot is not None:
+            self._slot.release()
+            self._slot = None

@@ -10,6 +10,7 @@ A switch remembers the highest id for ever. If it has no primary and remembers a
 session's, the store's epoch is raised above that id.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import finsy as fy
@@ -152,10 +153,7 @@ class GuardedClient(P4Client):
         self._channel_options = [*_OPTIONS, *(KEEPALIVE if keepalive else ())]
 
     async def open(self, *, schema: Any = None, complete_request: Any = None) -> None:
-        """Open the channel, with options that finsy has no parameter for."""
-        await super().open(schema=schema, complete_request=complete_request)
-        channel: Any = self._channel
-        await channel.close()
+        """Open the channel as finsy does, with options that finsy has no parameter for."""
         if self._credentials is None:
             options = self._channel_options
             self._channel = grpc.aio.insecure_channel(self._address, options=options)
@@ -166,6 +164,16 @@ class GuardedClient(P4Client):
                 options=self._channel_options,
             )
         self._stub = p4r_grpc.P4RuntimeStub(self._channel)
+        self._schema = schema
+        self._complete_request = complete_request
+
+    async def answers(self) -> bool:
+        """Wait for the first attempt to connect; return whether the switch answers."""
+        ready, failed = grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE
+        channel: Any = self._channel
+        while (state := channel.get_state(try_to_connect=True)) not in (ready, failed):
+            await channel.wait_for_state_change(state)
+        return state is ready
 
     async def request(self, msg: Any) -> Any:
         """Make a request; a write needs the right to write.
@@ -199,6 +207,7 @@ class Session(fy.Switch):  # type: ignore[misc]
         bids: whether to bid; if not, the session only reads.
         looks_first: whether to be the backup of an existing primary (`Bidder`).
         keepalive: whether the switch accepts keepalive probes.
+        admitted: called when the switch answers; the session goes on when it returns.
 
     """
 
@@ -208,6 +217,7 @@ class Session(fy.Switch):  # type: ignore[misc]
         address: str,
         options: Any,
         tenure: Tenure,
+        admitted: Callable[[], Awaitable[None]],
         *,
         bids: bool,
         looks_first: bool,
@@ -218,6 +228,7 @@ class Session(fy.Switch):  # type: ignore[misc]
         self._tenure = tenure
         self._bids = bids
         self._keepalive = keepalive
+        self._admitted = admitted
 
     async def _run(self) -> None:
         """Run like finsy's session, with this client, and without a stream if none is needed."""
@@ -228,6 +239,8 @@ class Session(fy.Switch):  # type: ignore[misc]
             await client.open(
                 schema=self.p4info, complete_request=self._arbitrator.complete_request
             )
+            if await client.answers():
+                await self._admitted()
             if self._bids:
                 await self._arbitrator.handshake(self)
             await base._fetch_capabilities()

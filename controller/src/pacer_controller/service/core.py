@@ -43,6 +43,7 @@ from pacer_controller.service.sample import SHARED_S
 from pacer_controller.service.statistics import statistics
 from pacer_controller.service.sync import Sync
 from pacer_controller.southbound import Driver, DriverContext
+from pacer_controller.slots import Slots
 from pacer_controller.stores import SWITCHES, StaleError, Status, Store, StoreError
 from pacer_controller.switch_tls import SwitchTls
 
@@ -142,6 +143,7 @@ class Service:
         self._compiled = compiled
         self._interval_s = reconcile_interval_s
         self._switch_tls = switch_tls or SwitchTls()
+        self._slots = Slots()
         self._running = False
         self.refusals = Refusals()
         self._denied_s = self._probed_s = float("-inf")
@@ -214,6 +216,7 @@ class Service:
             notify,
             lambda: Checker.of(managed).unfit(managed.desired),
             self._switch_tls,
+            self._slots,
         )
         if isinstance(config, OpenVSwitchConfig):
             # Imported only if needed: os-ken takes half a second to import.
