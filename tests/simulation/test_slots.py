@@ -88,11 +88,10 @@ def test_a_switch_that_waits_for_a_slot_counts_as_one_that_answers(
         driver = P4Switch(config, COMPILED, DriverContext(dict, tenure=tenure, slots=slots))
         running = asyncio.create_task(driver.run())
         await asyncio.sleep(LONG_S / 2)
-        assert driver.state is State.PENDING
-        assert driver.last_error is None
+        assert (driver.state, driver.last_error) == (State.PENDING, None)
         busy.release()
         await asyncio.sleep(1)
-        assert driver.state is State.CONNECTED
+        assert (driver.state, driver.last_error) == (State.CONNECTED, None)
         assert set(tenure.told) == {True}
         # The slot is free again.
         (await slots.take()).release()
