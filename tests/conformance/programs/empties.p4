@@ -1,4 +1,4 @@
-// Fields of no bits, and messages without values.
+// Fields and parameters of no bits, and messages without values.
 #include "include/frame.p4"
 
 header h_t { bit<0> a; bit<8> kind; bit<64> wide; bit<0> b; bit<8> last; bit<0> c; }
@@ -8,15 +8,15 @@ parser P(packet_in p, out H h, inout M m, inout standard_metadata_t s) {
     state start { p.extract(h.h); transition accept; }
 }
 control I(inout H h, inout M m, inout standard_metadata_t s) {
-    action to(bit<9> port) { s.egress_spec = port; }
+    action to(bit<0> none, bit<9> port, bit<0> n) { s.egress_spec = port; m.nothing = none + n; }
     action drop() { mark_to_drop(s); }
     table forward {
         key = { h.h.wide: exact; h.h.b: exact; h.h.kind: exact; }
         actions = { to; drop; }
         default_action = drop();
         const entries = {
-            (0x0102030405060708, 0, 1) : to(2);
-            (0x0102030405060708, 0, 2) : to(3);
+            (0x0102030405060708, 0, 1) : to(0, 2, 0);
+            (0x0102030405060708, 0, 2) : to(0, 3, 0);
         }
     }
     apply {

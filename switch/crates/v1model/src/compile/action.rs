@@ -31,7 +31,7 @@ pub(super) struct Action {
 pub(super) fn param_words(root: &Root) -> LoadResult<u32> {
     let words = |action: &model::Action| -> u32 {
         let params = action.runtime_data.iter();
-        let words = params.map(|p| limbs(p.bitwidth.min(MAX_FIELD_BITS)).max(1));
+        let words = params.map(|p| limbs(p.bitwidth.min(MAX_FIELD_BITS)));
         words.sum()
     };
     let most = root.actions.iter().map(words).max().unwrap_or(0);
@@ -92,8 +92,12 @@ fn action(c: &mut Compiler<'_>, objects: &Objects, action: &model::Action) -> Lo
     let mut slot = c.param_base();
     c.params.clear();
     for p in &action.runtime_data {
-        if !(1..=MAX_FIELD_BITS).contains(&p.bitwidth) {
-            refuse!("parameter '{}': width {} bits", p.name, p.bitwidth);
+        if p.bitwidth > MAX_FIELD_BITS {
+            refuse!(
+                "parameter '{}': a width of {} bits; at most {MAX_FIELD_BITS} are possible",
+                p.name,
+                p.bitwidth
+            );
         }
         c.params.push(Field {
             slot,

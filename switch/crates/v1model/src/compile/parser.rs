@@ -3,7 +3,7 @@
 use super::objects::Objects;
 use super::primitives::assign::{copy_variable, variable};
 use super::primitives::{primitives, refuse_calls};
-use super::select::{ValueSets, lookahead, need_last, next_state, select};
+use super::select::{ValueSets, lookahead, need_each_last, next_state, select};
 use crate::error::{At, LoadError, LoadResult, refuse};
 use crate::expr::{Compiler, Dest, Node, text, type_value};
 use crate::layout::pair;
@@ -64,6 +64,9 @@ fn parser_op(c: &mut Compiler<'_>, objects: &Objects, op: &ParserOp) -> LoadResu
         let (kind, value) = type_value(param(i)?)?;
         c.node(kind, value).at(|| format!("parameter {i}"))
     };
+    for param in &op.parameters {
+        need_each_last(c, param)?;
+    }
     match op.op.as_str() {
         "extract" => extract(c, param(0)?, None)?,
         "extract_VL" => {
@@ -168,9 +171,6 @@ fn set(c: &mut Compiler<'_>, dest: &Dest, kind: &str, value: &Value) -> LoadResu
     if kind == "lookahead" {
         let (slot, bits) = lookahead(c, value)?;
         return c.store_words(dest, slot, bits);
-    }
-    if matches!(kind, "stack_field" | "union_stack_field") {
-        need_last(c, value)?;
     }
     let node = c.node(kind, value)?;
     c.assign(dest, &node)

@@ -4,7 +4,7 @@ use crate::bits::to_bits;
 use crate::entries::{Bits, ValueSetInfo};
 use crate::error::{At, LoadResult, refuse};
 use crate::expr::{Compiler, hex_limbs, text};
-use crate::layout::{Field, MAX_FIELD_BITS};
+use crate::layout::MAX_FIELD_BITS;
 use crate::model::{ParseState, ParseVset, Transition, TypeValue};
 use crate::names::Names;
 use crate::ops::{Code, Op};
@@ -127,23 +127,34 @@ fn case(
     }
 }
 
-/// The stack and field of a `stack_field` or `union_stack_field`.
-fn last(c: &Compiler<'_>, value: &Value) -> LoadResult<(usize, Field)> {
+/// The stack and the name of the field of a `stack_field` or `union_stack_field`.
+fn last<'a>(c: &Compiler<'_>, value: &'a Value) -> LoadResult<(usize, &'a str)> {
     let name = |i: usize| text(&value[i]);
-    let (stack, field) = if value.get(2).is_some() {
+    Ok(if value.get(2).is_some() {
         (c.layout.member_stack(name(0)?, name(1)?)?, name(2)?)
     } else {
         (c.layout.stack(name(0)?)?, name(1)?)
-    };
-    Ok((stack, c.layout.stack_field(stack, field)?))
+    })
 }
 
-/// Emits a check that the stack has a last element.
-pub(super) fn need_last(c: &mut Compiler<'_>, value: &Value) -> LoadResult<()> {
+/// Emits a check that the stack of a `stack_field` or `union_stack_field` has a last element.
+fn need_last(c: &mut Compiler<'_>, value: &Value) -> LoadResult<()> {
     let (stack, _) = last(c, value)?;
     let stack = stack as u16;
     c.emit(Op::NeedLast { stack });
     Ok(())
+}
+
+/// Emits a check for each last element that is used anywhere in `value`.
+pub(super) fn need_each_last(c: &mut Compiler<'_>, value: &Value) -> LoadResult<()> {
+    match value {
+        Value::Object(members) => match members.get("type").and_then(Value::as_str) {
+            Some("stack_field" | "union_stack_field") => need_last(c, &value["value"]),
+            _ => members.values().try_for_each(|v| need_each_last(c, v)),
+        },
+        Value::Array(list) => list.iter().try_for_each(|v| need_each_last(c, v)),
+        _ => Ok(()),
+    }
 }
 
 /// Reads `[offset, width]` bits ahead into a temporary; returns its slot and width.
@@ -172,7 +183,8 @@ fn key_part(c: &mut Compiler<'_>, part: &TypeValue) -> LoadResult<KeyPart> {
         }
         "stack_field" | "union_stack_field" => {
             need_last(c, &part.value)?;
-            let (_, f) = last(c, &part.value)?;
+            let (stack, field) = last(c, &part.value)?;
+            let f = c.layout.stack_field(stack, field)?;
             let node = c.node(&part.kind, &part.value)?;
             Ok((c.low_words(&node, f.bits)?, f.bits))
         }

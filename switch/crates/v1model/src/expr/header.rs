@@ -5,6 +5,7 @@ use super::literal::{text, type_value};
 use super::node::{BinOp, HeaderNode, Kind, Node, UnionNode};
 use super::tree::check_depth;
 use crate::error::{LoadError, LoadResult, refuse};
+use crate::layout::pair;
 use crate::ops::{HeaderRef, Op};
 use serde_json::Value;
 
@@ -56,6 +57,7 @@ impl Compiler<'_> {
         match (kind, value["op"].as_str()) {
             ("header", _) if self.layout.union(text(value)?).is_ok() => Ok(None),
             ("header", _) => Ok(Some(HeaderNode::Fixed(self.layout.header(text(value)?)?))),
+            ("stack_field", _) => self.last_header(value),
             ("expression", None) => self.header_expr(value, depth + 1),
             ("expression", Some("dereference_header_stack")) => {
                 let (kind, name) = type_value(&value["left"])?;
@@ -83,6 +85,18 @@ impl Compiler<'_> {
             }
             _ => Ok(None),
         }
+    }
+
+    /// The last element of a stack, which p4c writes as a field `last`. `None` if elements have a field
+    /// of that name.
+    fn last_header(&self, value: &Value) -> LoadResult<Option<HeaderNode>> {
+        let (stack, field) = pair(value)?;
+        let stack = self.layout.stack(stack)?;
+        if field != "last" || self.layout.stack_field(stack, field).is_ok() {
+            return Ok(None);
+        }
+        let index = Node::last_index(stack);
+        Ok(Some(HeaderNode::Element(stack, Box::new(index))))
     }
 
     /// Resolves the header union that a type value names; `None` if it names something else.
