@@ -37,12 +37,13 @@ class EntryMaker:
             if table.get("action_profile")
             or table.get("default_entry", {}).get("action_const", True)
         }
-        self._selectors = {
-            profile["name"]
-            for pipeline in root["pipelines"]
-            for profile in pipeline["action_profiles"]
-            if "selector" in profile
-        }
+        profiles = [
+            profile for pipeline in root["pipelines"] for profile in pipeline["action_profiles"]
+        ]
+        self._selectors = {profile["name"] for profile in profiles if "selector" in profile}
+        # The most entries of each table; the most members, and weights of groups, of each profile.
+        self._table_sizes = {table["name"]: int(table["max_size"]) for table in tables}
+        self._profile_sizes = {profile["name"]: int(profile["max_size"]) for profile in profiles}
 
     def runtime(self) -> dict[str, Any]:
         """The whole file; without value sets, which simple_switch_CLI cannot fill."""
@@ -107,14 +108,19 @@ class EntryMaker:
     def _profile(
         self, table: Table, members: list[dict[str, Any]], groups: list[dict[str, Any]]
     ) -> None:
-        numbers = range(1, self._draw.randint(2, 8))
+        assert table.profile is not None
+        size = self._profile_sizes[table.profile]
+        numbers = range(1, min(self._draw.randint(2, 8), size + 1))
         for number in numbers:
             member = {"action_profile": table.profile, "member_id": number}
             members.append(member | self._call(table))
         if table.profile not in self._selectors:
             return
         for number in range(1, self._draw.randint(2, 5)):
-            chosen = self._draw.sample(numbers, self._draw.randint(1, len(numbers)))
+            chosen = self._draw.sample(numbers, self._draw.randint(1, len(numbers)))[:size]
+            if not chosen:
+                break
+            size -= len(chosen)
             groups.append(
                 {
                     "action_profile": table.profile,
@@ -132,7 +138,7 @@ class EntryMaker:
         seen: set[str] = set()
         priorities = list(range(1, max(_COUNTS) + 1))
         self._draw.shuffle(priorities)
-        for _ in range(self._draw.choice(_COUNTS)):
+        for _ in range(min(self._draw.choice(_COUNTS), self._table_sizes[table.name])):
             match = {key.name: self._match(key) for key in table.keys}
             text = json.dumps(match, sort_keys=True)
             if text in seen:
@@ -164,7 +170,7 @@ class EntryMaker:
         match key.kind:
             case "lpm":
                 # simple_switch has no longer prefixes of a field that is not whole bytes.
-                most = bits - -bits % 8
+                most = max(0, bits - -bits % 8)
                 length = min(most, self._draw.choice((0, 1, bits // 4, bits // 2, bits - 1, bits)))
                 return [hex(value & everything ^ value & everything >> length), length]
             case "ternary":

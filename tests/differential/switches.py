@@ -14,7 +14,7 @@ from typing import Any
 import simple_switch
 from entries import PORTS
 from program import Program
-from runtime_commands import commands
+from runtime_commands import UntranslatableError, commands
 from virtual_switch import binary
 
 # A port whose input is a named pipe: stock simple_switch reads no packet before it knows the
@@ -30,6 +30,10 @@ _REFUSAL = re.compile(r"^(Invalid |Error|\*\*\* |Traceback|Unknown )", re.MULTIL
 
 class RunError(Exception):
     """A switch refused the case or did not finish it."""
+
+
+class StockError(RunError):
+    """Stock `simple_switch` did."""
 
 
 @dataclass(frozen=True)
@@ -72,17 +76,17 @@ def run_bmv2(case: Case, folder: Path) -> Sent:
     """On stock `simple_switch`."""
     _write_inputs(case, folder)
     os.mkfifo(folder / f"p{_GATE}_in.pcap")
-    lines = commands(Program(case.compiled), case.runtime)
     try:
+        lines = commands(Program(case.compiled), case.runtime)
         with simple_switch.SimpleSwitch(case.compiled, folder, [*PORTS, _GATE], [_GATE]) as switch:
             replies = switch.command([f"set_queue_depth {_QUEUE_DEPTH}", *lines])
             for line, reply in zip(lines, replies[1:], strict=True):
                 if _REFUSAL.search(reply):
-                    raise RunError(f"{simple_switch.SWITCH}: '{line}': {reply[-300:]}")
+                    raise StockError(f"{simple_switch.SWITCH}: '{line}': {reply[-300:]}")
             switch.end_input()
             switch.wait_idle()
-    except simple_switch.SwitchError as error:
-        raise RunError(str(error)) from error
+    except (simple_switch.SwitchError, UntranslatableError) as error:
+        raise StockError(str(error)) from error
     return {port: simple_switch.read_capture(folder / f"p{port}_out.pcap") for port in PORTS}
 
 

@@ -6,6 +6,7 @@ a small case of each program is recorded in tests/conformance/programs and teste
 
 from __future__ import annotations
 
+import json
 import random
 import tempfile
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import differential
 import pytest
 import stf_text
-from entries import PORTS
+from entries import PORTS, EntryMaker
 from packets import PacketMaker
 from switches import Sent, run_pacing
 from values import Values
@@ -27,6 +28,33 @@ def test_a_seed_stands_for_its_case() -> None:
     first = differential.draw_case(compiled("router"), "1/router/0", 200)
     assert differential.draw_case(compiled("router"), "1/router/0", 200) == first
     assert differential.draw_case(compiled("router"), "2/router/0", 200) != first
+
+
+def test_entries_fit_small_tables_and_profiles(tmp_path: Path) -> None:
+    root = json.loads(compiled("ecmp").read_text())
+    for pipeline in root["pipelines"]:
+        for table in pipeline["tables"]:
+            table["max_size"] = 2
+        for profile in pipeline["action_profiles"]:
+            profile["max_size"] = 2
+    small = tmp_path / "small.json"
+    small.write_text(json.dumps(root))
+    most = 0
+    for seed in range(20):
+        draw = random.Random(seed)
+        runtime = EntryMaker(small, draw, Values(small, draw)).runtime()
+        entries = [e["table"] for e in runtime["table_entries"] if "match" in e]
+        most = max(most, *(entries.count(name) for name in entries), 0)
+        profiles = {member["action_profile"] for member in runtime["action_profile_members"]}
+        assert profiles
+        for name in profiles:
+            members, groups = (
+                [entry for entry in runtime[kind] if entry["action_profile"] == name]
+                for kind in ("action_profile_members", "action_profile_groups")
+            )
+            assert len(members) <= 2
+            assert sum(len(group["members"]) for group in groups) <= 2
+    assert most == 2
 
 
 @pytest.mark.parametrize("name", ["router", "options", "labels", "tunnels", "parser_errors"])

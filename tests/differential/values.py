@@ -36,6 +36,8 @@ class Values:
 
     def known(self, bits: int) -> int:
         """One of the few values of this width."""
+        if bits == 0:
+            return 0
         pool = self._by_width.get(bits)
         if pool is None:
             top = (1 << bits) - 1
@@ -48,8 +50,6 @@ class Values:
 
     def any(self, bits: int) -> int:
         """A value of this width: often a known one or a small one."""
-        if bits == 0:
-            return 0
         kind = self._draw.random()
         if kind < 0.5:
             return self.known(bits)
