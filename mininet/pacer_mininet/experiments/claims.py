@@ -466,6 +466,10 @@ CLAIMS = (
             "PSPD, 2 to 32 flows: flows that lose within one RTT, % of all, above unpaced's",
             *(_but_row("64 flows", _less("PSPD", "unpaced", "together")), "more than", 20, 1),
         ),
+        (
+            "PSPD, in slots: flows that lose within one RTT, % of all, above unpaced's",
+            *(_less("PSPD, in slots", "unpaced", "together"), "more than", 10, 1),
+        ),
         ("one class: packets lost", _of("lost", "max", "one class"), "at most", 0, 0),
         (
             "one class: packets lost at the edge",

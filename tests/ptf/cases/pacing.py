@@ -10,6 +10,7 @@ departures.)
 
 from __future__ import annotations
 
+import itertools
 import time
 
 from scapy.layers.inet import UDP
@@ -384,6 +385,52 @@ class PacketsLeaveAtTicks(PacingTest):
             if apart_ns < self.tick_ns // self.together:
                 return
         self.fail(f"{apart_ns} ns between packets of a tick at the third attempt")
+
+
+class ClassesLeaveInSlots(PacingTest):
+    """Two classes in the two slots of a cycle of 200 ms: they take turns, a slot apart.
+
+    The packets of both are sent at once. A machine that stalls sets packets together that should be
+    a slot apart, so there are three attempts.
+    """
+
+    slot_ns = 100 * NS_PER_MS
+    slots = 2
+
+    def runTest(self) -> None:
+        cycle_ns = self.slots * self.slot_ns
+        frames = [
+            [udp_frame(frame_bytes=1000, number=n, dst_port=2000 + k) for n in range(4)]
+            for k in range(self.slots)
+        ]
+        for k in range(self.slots):
+            settings = {
+                # A packet takes a cycle.
+                "time_per_byte_q24": (cycle_ns << FRACTION_BITS) // (len(frames[k][0]) + FCS_BYTES),
+                "limit_bytes": 1 << 24,
+                "allowance_ns": 0,
+                "ecn_threshold_bytes": 0,
+                "bytes_per_ns_q24": 0,
+                "window_margin_bytes": 0,
+                "cycle_ns": cycle_ns,
+                "cycles_per_ns_q64": (1 << 64) // cycle_ns,
+                "offset_ns": (k + 1) * self.slot_ns,
+            }
+            self.install(
+                self.flow({"dst_port": 2000 + k}, 24 + k),
+                self.mode(24 + k, "paced_static_in_slot", settings),
+            )
+        for _ in range(3):
+            self.send(1, *frames[0], *frames[1])
+            came = self.arrivals(2, 8)
+            self.assertEqual(sorted(one.frame for one in came), sorted(frames[0] + frames[1]))
+            of_first = [one.frame in frames[0] for one in came]
+            apart_ns = [b.received_ns - a.received_ns for a, b in itertools.pairwise(came)]
+            turns = all(a != b for a, b in itertools.pairwise(of_first))
+            # A packet on time, behind one that is late, comes after less than a slot.
+            if turns and all(self.slot_ns / 2 < ns < self.slot_ns * 3 / 2 for ns in apart_ns):
+                return
+        self.fail(f"classes {of_first}, {apart_ns} ns apart, at the third attempt")
 
 
 class GapsAreFixed(PacingTest):
