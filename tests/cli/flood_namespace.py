@@ -24,11 +24,8 @@ for folder in ("virtual", "ptf"):
 
 from inside_namespace import Wires, ended, running  # noqa: E402
 from p4runtime_client import Client, Program  # noqa: E402
-from pacer_controller.traffic_manager import (  # noqa: E402
-    Primary,
-    TrafficManager,
-    TrafficManagerUnavailableError,
-)
+from pacer_controller.switch_services import ServiceUnavailableError  # noqa: E402
+from pacer_controller.traffic_manager import Primary, TrafficManager  # noqa: E402
 from virtual_switch import COMPILED  # noqa: E402
 
 NOBODY = 65534
@@ -85,7 +82,7 @@ async def changes(address: str, primary: Primary) -> dict[str, Any]:
         for number in range(CHANGES):
             try:
                 await service.set_port(1, {"fifo_bytes": 100_000 + number}, primary)
-            except TrafficManagerUnavailableError as error:
+            except ServiceUnavailableError as error:
                 refused.append(str(error))
         statistics = await service.statistics([])
     finally:

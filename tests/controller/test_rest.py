@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pacer_controller.southbound import PortInfo, State, SwitchUnreadableError
-from pacer_controller.traffic_manager import TrafficManagerUnavailableError
+from pacer_controller.switch_services import ServiceUnavailableError
 from rest_client import Client, problem
 
 CLASS = "/v1/switches/s1/classes/video"
@@ -353,7 +353,7 @@ class Traffic:
         """Return the next answer; None is none."""
         answer = next(self._answers)
         if answer is None:
-            raise TrafficManagerUnavailableError("gone", grpc.StatusCode.UNAVAILABLE)
+            raise ServiceUnavailableError("gone", grpc.StatusCode.UNAVAILABLE)
         return answer
 
 

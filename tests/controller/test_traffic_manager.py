@@ -6,12 +6,13 @@ import socket
 import pytest
 
 from controller_harness import free_port
-from pacer_controller import traffic_manager
-from pacer_controller.traffic_manager import TrafficManager, TrafficManagerUnavailableError
+from pacer_controller import switch_services, traffic_manager
+from pacer_controller.switch_services import ServiceUnavailableError
+from pacer_controller.traffic_manager import TrafficManager
 
 
 def test_statistics_become_plain_values() -> None:
-    messages = traffic_manager._messages()
+    messages = switch_services.messages()
     message = messages["PortStatistics"](port=2, rx_packets=2**63)
     message.drops.add(cause="fifo-full", packets=7)
     message.lateness.buckets.extend([5, 0, 1])
@@ -27,7 +28,7 @@ def test_statistics_become_plain_values() -> None:
 
 
 def test_class_queues_become_lists() -> None:
-    message = traffic_manager._messages()["ClassState"](class_id=1, backlog_bytes=9)
+    message = switch_services.messages()["ClassState"](class_id=1, backlog_bytes=9)
     message.queues.add(port=2, release_ns=5)
     plain = traffic_manager._plain(message)
     assert plain["queues"][0]["release_ns"] == 5
@@ -42,7 +43,7 @@ def test_nobody_there() -> None:
         finally:
             await client.close()
 
-    with pytest.raises(TrafficManagerUnavailableError, match="ListPorts: UNAVAILABLE") as caught:
+    with pytest.raises(ServiceUnavailableError, match="ListPorts: UNAVAILABLE") as caught:
         asyncio.run(ask())
     assert not caught.value.unimplemented
 
@@ -56,9 +57,9 @@ def test_a_closed_connection_is_no_cancellation() -> None:
             connection, _ = await asyncio.to_thread(silent.accept)
             with connection:
                 await client.close()
-                with pytest.raises(TrafficManagerUnavailableError, match="connection closed"):
+                with pytest.raises(ServiceUnavailableError, match="connection closed"):
                     await asked
-                with pytest.raises(TrafficManagerUnavailableError, match="connection closed"):
+                with pytest.raises(ServiceUnavailableError, match="connection closed"):
                     await client.ports()
 
     asyncio.run(ask_and_close())

@@ -28,7 +28,7 @@ import vfs
 from clocks import simulated
 from invariants import Invariants, Violation
 from loop import SimulatedLoop, SimulationError
-from pacer_controller import traffic_manager
+from pacer_controller import switch_services
 from planted import PLANTS
 from rpc import installed
 from world import (
@@ -211,7 +211,7 @@ def run(work: Work, faults: Sequence[Fault] | None = None, *, story: bool = Fals
 @functools.cache
 def _prepare() -> None:
     """Make the objects that all runs share, and exempt them from garbage collection."""
-    traffic_manager._messages()
+    switch_services.messages()
     gc.collect()
     gc.freeze()
 

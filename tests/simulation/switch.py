@@ -18,7 +18,7 @@ import grpc
 from finsy.proto import U128, p4r, rpc_code, rpc_status
 from loop import Process, SimulatedLoop
 from network import Network
-from pacer_controller import traffic_manager
+from pacer_controller import switch_services
 from rpc import AbortError, Server, ServerCall
 
 PORT = 9559
@@ -113,7 +113,7 @@ class Switch:
 
     def _serve(self) -> None:
         self._lock = asyncio.Lock()
-        messages = traffic_manager._messages()
+        messages = switch_services.messages()
         self._server = Server(
             self._network,
             PORT,
@@ -363,11 +363,11 @@ class Switch:
     # ---- the traffic manager ----
 
     def _port(self, number: int) -> Any:
-        return traffic_manager._messages()["Port"](**self._state.ports[number])
+        return switch_services.messages()["Port"](**self._state.ports[number])
 
     async def _list_ports(self, _: Any, __: ServerCall) -> Any:
         ports = [self._port(number) for number in self._state.ports]
-        return traffic_manager._messages()["ListPortsResponse"](ports=ports)
+        return switch_services.messages()["ListPortsResponse"](ports=ports)
 
     async def _set_port(self, request: Any, call: ServerCall) -> Any:
         fields = request.DESCRIPTOR.fields_by_name
@@ -382,11 +382,11 @@ class Switch:
                 port[name] = getattr(request, name)
         if request.remove_line_rate:
             port.pop("line_rate_bps", None)
-        answer = traffic_manager._messages()["SetPortResponse"]
+        answer = switch_services.messages()["SetPortResponse"]
         return answer(port=self._port(request.port))
 
     async def _statistics(self, request: Any, _: ServerCall) -> Any:
-        messages = traffic_manager._messages()
+        messages = switch_services.messages()
         classes = [messages["ClassState"](class_id=number) for number in request.class_ids]
         ports = [messages["PortStatistics"](port=number) for number in self._state.ports]
         return messages["GetStatisticsResponse"](

@@ -1,10 +1,10 @@
 """The interface between the service and a switch; it is the same for all protocols."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pacer_controller.burst.measure import Measured
 from pacer_controller.records import Desired, Record
@@ -357,6 +357,48 @@ class Measuring(Protocol):
         """
 
 
+class FilterInstruction(NamedTuple):
+    """An instruction of the classic BSD Packet Filter (`struct sock_filter` of Linux)."""
+
+    code: int
+    jump_true: int
+    jump_false: int
+    k: int
+
+
+class Tracing(Protocol):
+    """The traces of packets of a switch, as `switch/proto/packet_trace.proto` has them in JSON."""
+
+    async def dry_run(self, port: int, frame: bytes) -> dict[str, Any]:
+        """Return the trace that a frame would have if it came in at a port now.
+
+        Raises:
+            SwitchUnreadableError: the switch did not answer.
+            TracingRefusedError: the switch refused the request.
+
+        """
+
+    def watch(
+        self, port: int | None, instructions: Sequence[FilterInstruction], count: int
+    ) -> AsyncIterator[tuple[dict[str, Any], int]]:
+        """Yield traces of packets that come in, each with the number of those skipped before it.
+
+        Args:
+            port: only packets that come in there.
+            instructions: the filter that accepts the packets; empty: all packets.
+            count: the number of traces.
+
+        Raises:
+            SwitchUnreadableError: the switch did not answer.
+            TracingRefusedError: the switch refused the request.
+
+        """
+
+
+class TracingRefusedError(Exception):
+    """The switch refused to trace; the text is its reason."""
+
+
 class Driver(Protocol):
     """One switch; `run` keeps it connected and reconciled for as long as it lives."""
 
@@ -383,6 +425,10 @@ class Driver(Protocol):
     @property
     def measuring(self) -> Measuring | None:
         """The measurements of the switch; None: its program does not measure."""
+
+    @property
+    def tracing(self) -> Tracing | None:
+        """The traces of packets; None: the switch does not trace, or is not connected."""
 
     def describe(self) -> dict[str, Any]:
         """Return the members that only this kind of switch has in its view."""

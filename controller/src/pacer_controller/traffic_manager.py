@@ -1,87 +1,22 @@
-"""Client of the switch's own gRPC service, `pacer.v1.TrafficManager`: ports and statistics.
+"""Client of the switch's own gRPC service, `pacer.v1.TrafficManager`: ports and statistics."""
 
-Its messages are made at run time from `traffic_manager.proto`. So there is no generated code in the
-repository, and a checkout always uses the interface from which its switch is built.
-"""
-
-import asyncio
-import functools
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import grpc
 import grpc.aio
 from finsy import GRPCCredentialsTLS
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from grpc_tools import protoc
 
 from pacer_controller.fields import NO_LINE_RATE
 from pacer_controller.southbound import PortInfo
+from pacer_controller.switch_services import call
 
 CLASSES_PER_REQUEST = 4096
 """Most classes of one GetStatistics request."""
 
 _TIMEOUT_S = 5.0
-_PROTO = "traffic_manager.proto"
-_PACKAGE = "pacer.v1"
-_SERVICE = f"{_PACKAGE}.TrafficManager"
-
-
-class TrafficManagerUnavailableError(Exception):
-    """The service did not answer, or not as asked.
-
-    Attributes:
-        unimplemented: whether the switch lacks this service.
-        refused: whether it answered that the request is wrong.
-
-    """
-
-    def __init__(self, message: str, code: grpc.StatusCode) -> None:
-        super().__init__(message)
-        self.unimplemented = code == grpc.StatusCode.UNIMPLEMENTED
-        self.refused = code in (
-            grpc.StatusCode.INVALID_ARGUMENT,
-            grpc.StatusCode.NOT_FOUND,
-            grpc.StatusCode.UNIMPLEMENTED,
-        )
-
-
-def proto_directory() -> Path:
-    """Return the directory of the interface: the checkout's, else the package's own copy."""
-    here = Path(__file__).resolve()
-    candidates = [here.parent / "proto"]
-    if len(here.parents) > 3:
-        candidates.insert(0, here.parents[3] / "switch" / "proto")
-    for directory in candidates:
-        if (directory / _PROTO).is_file():
-            return directory
-    raise FileNotFoundError(f"{_PROTO} in none of: {', '.join(map(str, candidates))}")
-
-
-@functools.cache
-def _messages() -> dict[str, Any]:
-    """Compile the interface; message classes by name without package."""
-    directory = proto_directory()
-    with tempfile.TemporaryDirectory() as scratch:
-        descriptors = Path(scratch) / "descriptors"
-        status = protoc.main(
-            ["protoc", f"-I{directory}", f"--descriptor_set_out={descriptors}", _PROTO]
-        )
-        if status != 0:
-            raise RuntimeError(f"{directory / _PROTO} does not compile")
-        files = descriptor_pb2.FileDescriptorSet.FromString(descriptors.read_bytes())
-    # A pool of its own, so that files of the same name in other packages do not collide.
-    pool = descriptor_pool.DescriptorPool()
-    for file in files.file:
-        pool.Add(file)
-    names = [message.name for file in files.file for message in file.message_type]
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
-        for name in names
-    }
+_SERVICE = "TrafficManager"
 
 
 @dataclass(frozen=True)
@@ -141,35 +76,19 @@ class TrafficManager:
         """Close the connection."""
         await self._channel.close()
 
+    @property
+    def channel(self) -> grpc.aio.Channel:
+        """The connection, for other services of the switch."""
+        return self._channel
+
     async def _call(self, method: str, **fields: Any) -> Any:
-        messages = _messages()
-        request = messages[f"{method}Request"](**fields)
-        call = self._channel.unary_unary(
-            f"/{_SERVICE}/{method}",
-            request_serializer=type(request).SerializeToString,
-            response_deserializer=messages[f"{method}Response"].FromString,
-        )
-        try:
-            return await call(request, timeout=_TIMEOUT_S)
-        except grpc.aio.AioRpcError as error:
-            raise TrafficManagerUnavailableError(
-                f"{method}: {error.code().name}: {error.details()}", error.code()
-            ) from None
-        except (grpc.aio.UsageError, asyncio.CancelledError):
-            # Closing the connection cancels the calls on it. This must not end the task that waits
-            # for one, unless the task itself was cancelled.
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            raise TrafficManagerUnavailableError(
-                f"{method}: connection closed", grpc.StatusCode.CANCELLED
-            ) from None
+        return await call(self._channel, _SERVICE, method, _TIMEOUT_S, **fields)
 
     async def ports(self) -> list[PortInfo]:
         """Return the switch's ports, by number.
 
         Raises:
-            TrafficManagerUnavailableError: no answer, or no such service.
+            ServiceUnavailableError: no answer, or no such service.
 
         """
         response = await self._call("ListPorts")
@@ -187,7 +106,7 @@ class TrafficManager:
             The port after the change.
 
         Raises:
-            TrafficManagerUnavailableError: no answer, no such service, or refused; another
+            ServiceUnavailableError: no answer, no such service, or refused; another
                 controller is primary.
 
         """
@@ -209,7 +128,7 @@ class TrafficManager:
         by cause and lateness), `classes` (state by class index, for the classes asked for).
 
         Raises:
-            TrafficManagerUnavailableError: no answer, or no such service.
+            ServiceUnavailableError: no answer, or no such service.
 
         """
         states: dict[int, dict[str, Any]] = {}

@@ -33,10 +33,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     })?;
 
     let protos = repository.join("switch/proto");
-    let sources = ["traffic_manager.proto", "role_config.proto"].map(|name| protos.join(name));
+    let sources = [
+        "traffic_manager.proto",
+        "role_config.proto",
+        "packet_tracing.proto",
+    ]
+    .map(|name| protos.join(name));
     for source in &sources {
         println!("cargo:rerun-if-changed={}", source.display());
     }
+    println!(
+        "cargo:rerun-if-changed={}",
+        protos.join("packet_trace.proto").display()
+    );
     let own = protox::compile(&sources, [&protos])?;
     for file in own.file {
         if !files.file.iter().any(|known| known.name == file.name) {
@@ -45,6 +54,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 
     tonic_prost_build::configure()
+        // Crate `packet-trace` makes these messages.
+        .extern_path(".pacer.v1.PacketTrace", "::packet_trace::PacketTrace")
         .include_file("protocols.rs")
         .compile_fds(files)?;
     Ok(())

@@ -23,8 +23,9 @@ from pacer_controller.api.resources import add_resources
 from pacer_controller.api.roles import is_open, needed
 from pacer_controller.api.ryu import add_ryu
 from pacer_controller.api.state import add_state
-from pacer_controller.api.streams import add_streams
+from pacer_controller.api.streams import Streams, add_streams
 from pacer_controller.api.switches import add_switches
+from pacer_controller.api.traces import add_traces
 from pacer_controller.api.views import ProblemDetails
 from pacer_controller.config import ConfigError
 from pacer_controller.connections import Connections
@@ -102,7 +103,9 @@ def build(
     add_switches(app, service, kept)
     add_resources(app, service)
     add_state(app, service)
-    add_streams(app, service, service.events)
+    streams = Streams(service.refusals)
+    add_streams(app, service, service.events, streams)
+    add_traces(app, service, streams)
     add_ryu(app, service)
     dashboard.mount(app)
     _describe_problems(app)

@@ -32,6 +32,7 @@ OPEN = "/|/dashboard|/dashboard/.*|/healthz|/readyz|/docs|/openapi[.]json|/stati
 
 RULES = (
     Rule("read", ("GET", "HEAD", "OPTIONS"), ".*", "GET of everything"),
+    Rule("read", ("POST",), "/v1/switches/[^/]+/dry-run", "POST of a dry run"),
     Rule(
         "rates",
         ("PUT", "DELETE"),

@@ -23,7 +23,7 @@ KEEP_ALIVE_S = 10.0
 RETRY_MS = 1000
 
 MAX_STREAMS = 128
-"""Most open streams, of events and of statistics together."""
+"""Most open streams, of events, statistics and traces together."""
 
 _DEFAULT_EVENTS = 100
 
@@ -32,7 +32,7 @@ SwitchFilter = Annotated[
     Query(description="Only of this switch; may be repeated."),
 ]
 KindFilter = Annotated[list[Kind], Query(description="Only of this kind; may be repeated.")]
-_STREAM: dict[int | str, dict[str, Any]] = {
+EVENT_STREAM: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Server-sent events.",
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
@@ -40,7 +40,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 }
 
 
-def _message(event: str, data: Any, number: int | None = None) -> str:
+def message(event: str, data: Any, number: int | None = None) -> str:
     """Return one server-sent event; JSON has no line ends of its own."""
     head = f"id: {number}\n" if number is not None else ""
     return f"{head}event: {event}\ndata: {json.dumps(data)}\n\n"
@@ -53,7 +53,7 @@ async def _events(
     while not service.stopping:
         last = log.last_id
         for event in log.select(after, kinds, switches):
-            yield _message(event["kind"], event, event["id"])
+            yield message(event["kind"], event, event["id"])
         after = max(after, last)
         if not await service.until(log.wait(after), KEEP_ALIVE_S):
             yield ": keep-alive\n\n"
@@ -71,9 +71,9 @@ async def _statistics(
         for name in names:
             try:
                 said = await service.statistics(name, samples.setdefault(name, Samples()))
-                yield _message("stats", said)
+                yield message("stats", said)
             except Problem as problem:
-                yield _message("error", problem.as_dict(f"/v1/switches/{name}/stats"))
+                yield message("error", problem.as_dict(f"/v1/switches/{name}/stats"))
         sent += 1
         if count is not None and sent >= count:
             return
@@ -84,30 +84,41 @@ async def _statistics(
         await service.until(asyncio.sleep(interval_s), interval_s + 1)
 
 
-class _Stream(StreamingResponse):
-    """A stream; the number of open streams is limited.
+class Streams:
+    """The open streams, whose number is limited.
 
     Args:
-        chunks: the chunks that it sends.
-        streams: the open streams; this one is among them until it ends.
         refusals: the counters of refusals.
 
     """
 
-    def __init__(
-        self, chunks: AsyncIterator[str], streams: set["_Stream"], refusals: Refusals
-    ) -> None:
-        # A proxy must not buffer the stream: events would reach a page late, many at once.
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__(chunks, media_type="text/event-stream", headers=headers)
-        if len(streams) >= MAX_STREAMS:
-            refusals.count("streams-full")
+    def __init__(self, refusals: Refusals) -> None:
+        self._refusals = refusals
+        self._open: set[_Stream] = set()
+
+    def open(self, chunks: AsyncIterator[str]) -> StreamingResponse:
+        """Return a stream of chunks; it is among the open ones until it ends.
+
+        Raises:
+            Problem: there are too many.
+
+        """
+        if len(self._open) >= MAX_STREAMS:
+            self._refusals.count("streams-full")
             raise Problem(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 "too-many-streams",
                 "There are too many streams",
                 f"{MAX_STREAMS} are open, which is the most; end some",
             )
+        return _Stream(chunks, self._open)
+
+
+class _Stream(StreamingResponse):
+    def __init__(self, chunks: AsyncIterator[str], streams: set["_Stream"]) -> None:
+        # A proxy must not buffer the stream: events would reach a page late, many at once.
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(chunks, media_type="text/event-stream", headers=headers)
         self._streams = streams
         streams.add(self)
 
@@ -119,9 +130,8 @@ class _Stream(StreamingResponse):
             self._streams.discard(self)
 
 
-def add_streams(app: FastAPI, service: Service, log: EventLog) -> None:
-    """Add the paths of events, which are in `log`, and of streams."""
-    streams: set[_Stream] = set()
+def add_streams(app: FastAPI, service: Service, log: EventLog, streams: Streams) -> None:
+    """Add the paths of events, which are in `log`, and of statistics as a stream."""
 
     @app.get(
         "/v1/events",
@@ -154,7 +164,7 @@ def add_streams(app: FastAPI, service: Service, log: EventLog) -> None:
         tags=["events"],
         summary="Events as they happen",
         response_class=StreamingResponse,
-        responses=responses(401, 422, 503) | _STREAM,
+        responses=responses(401, 422, 503) | EVENT_STREAM,
     )
     async def event_stream(
         switch: SwitchFilter = [],  # noqa: B006
@@ -176,7 +186,7 @@ def add_streams(app: FastAPI, service: Service, log: EventLog) -> None:
                 )
             after = int(last_event_id)
         start = log.last_id if after is None else after
-        return _Stream(_events(service, log, start, kind, switch), streams, service.refusals)
+        return streams.open(_events(service, log, start, kind, switch))
 
     @app.get(
         "/v1/events/{id}",
@@ -198,7 +208,7 @@ def add_streams(app: FastAPI, service: Service, log: EventLog) -> None:
         tags=["statistics"],
         summary="Counters and rates, repeatedly",
         response_class=StreamingResponse,
-        responses=responses(401, 404, 422, 503) | _STREAM,
+        responses=responses(401, 404, 422, 503) | EVENT_STREAM,
     )
     async def statistics_stream(
         switch: SwitchFilter = [],  # noqa: B006
@@ -217,4 +227,4 @@ def add_streams(app: FastAPI, service: Service, log: EventLog) -> None:
         for name in switch:
             service.switch(name)
         readings = _statistics(service, switch, interval_ms / 1000, count)
-        return _Stream(readings, streams, service.refusals)
+        return streams.open(readings)

@@ -211,6 +211,13 @@ class Statistics(View):
     virtual_bottleneck: list[dict[str, Any]] | None
 
 
+class TraceView(View):
+    """The trace of a frame that might come in."""
+
+    switch: str
+    trace: dict[str, Any] = Field(description="A PacketTrace of `switch/proto/packet_trace.proto`.")
+
+
 class Bandwidth(View):
     """Bandwidth that gtrcnet measured at a port."""
 

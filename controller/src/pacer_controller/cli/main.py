@@ -12,7 +12,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from pacer_controller import __version__
-from pacer_controller.cli import burst, complete, render, statefile, top
+from pacer_controller.cli import burst, complete, render, statefile, top, trace
 from pacer_controller.cli.connection import (
     DEFAULT_URL,
     EXIT_USAGE,
@@ -504,6 +504,7 @@ def top_(session: Session, switch: str | None, interval: float, times: int | Non
 
 
 cli.add_command(_common(burst.burst))
+cli.add_command(_common(trace.trace))
 
 
 @cli.command()

@@ -47,6 +47,7 @@ from pacer_controller.southbound import (
     SwitchCounters,
     SwitchRefusedError,
     SwitchUnreadableError,
+    Tracing,
     fence_of,
     generation_of,
 )
@@ -118,6 +119,11 @@ class OpenVSwitch:
     @property
     def measuring(self) -> Measuring | None:
         """None: Open vSwitch does not measure."""
+        return None
+
+    @property
+    def tracing(self) -> Tracing | None:
+        """None: Open vSwitch has its own command, `ovs-appctl ofproto/trace`."""
         return None
 
     def describe(self) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from pacer_controller.config import SwitchConfig
 from pacer_controller.p4rt import access, bandwidth, burstiness, errors
 from pacer_controller.p4rt.connection import Connection, p4info
 from pacer_controller.p4rt.stations import StationLearner
+from pacer_controller.p4rt.tracing import SwitchTracing
 from pacer_controller.records import Desired, Record
 from pacer_controller.rows import CLASSES, PORTS, Change, Op, Row, Rows, by_key, carry_out, changes
 from pacer_controller.rows import row as make_row
@@ -36,9 +37,11 @@ from pacer_controller.southbound import (
     State,
     SwitchRefusedError,
     SwitchUnreadableError,
+    Tracing,
     VirtualQueue,
 )
-from pacer_controller.traffic_manager import Primary, TrafficManagerUnavailableError
+from pacer_controller.switch_services import ServiceUnavailableError
+from pacer_controller.traffic_manager import Primary
 
 _LOG = logging.getLogger(__name__)
 
@@ -135,6 +138,12 @@ class P4Switch:
         """Return the switch itself when its program measures (`southbound.Driver.measuring`)."""
         return self if self.capabilities.measures else None
 
+    @property
+    def tracing(self) -> Tracing | None:
+        """Return the traces of packets (`southbound.Driver.tracing`)."""
+        traffic = self._connection.traffic
+        return None if traffic is None else SwitchTracing(traffic.channel)
+
     def describe(self) -> dict[str, Any]:
         """Return the members that only P4Runtime switches have."""
         config = self.config
@@ -203,7 +212,7 @@ class P4Switch:
             return False
         try:
             ports = await self._connection.traffic.ports()
-        except TrafficManagerUnavailableError as error:
+        except ServiceUnavailableError as error:
             if error.unimplemented:
                 if not self.ports:
                     self._connection.note(
@@ -416,7 +425,7 @@ class P4Switch:
             info = await self._connection.traffic.set_port(
                 port, dict(change.row.params), _primary(switch)
             )
-        except TrafficManagerUnavailableError as error:
+        except ServiceUnavailableError as error:
             if error.refused:
                 return Refusal(change.row, str(error), table_full=False)
             raise RuntimeError(str(error)) from None
@@ -595,7 +604,7 @@ class P4Switch:
             return None
         try:
             return await self._connection.traffic.statistics(classes)
-        except TrafficManagerUnavailableError as error:
+        except ServiceUnavailableError as error:
             if error.unimplemented:
                 return None
             raise SwitchUnreadableError(str(error)) from None

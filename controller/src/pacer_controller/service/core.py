@@ -42,8 +42,8 @@ from pacer_controller.service.managed import Allocation, ManagedSwitch, Origin, 
 from pacer_controller.service.sample import SHARED_S
 from pacer_controller.service.statistics import statistics
 from pacer_controller.service.sync import Sync
-from pacer_controller.southbound import Driver, DriverContext
 from pacer_controller.slots import Slots
+from pacer_controller.southbound import Driver, DriverContext
 from pacer_controller.stores import SWITCHES, StaleError, Status, Store, StoreError
 from pacer_controller.switch_tls import SwitchTls
 

@@ -28,6 +28,7 @@ pub mod executor;
 pub mod proto;
 pub mod server;
 pub mod tm_service;
+mod tracing_service;
 
 mod batch;
 mod beside;

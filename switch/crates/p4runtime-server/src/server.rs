@@ -22,6 +22,7 @@ use crate::intake::{Intake, Pools, caller};
 use crate::pipeline_config;
 use crate::proto::p4::v1 as p4;
 use crate::proto::p4::v1::p4_runtime_server::{P4Runtime, P4RuntimeServer};
+use crate::proto::pacer::v1::packet_tracing_server::PacketTracingServer;
 use crate::proto::pacer::v1::traffic_manager_server::TrafficManagerServer;
 use crate::refusals::{Refusal, Refusals};
 use crate::sessions;
@@ -29,6 +30,7 @@ use crate::shared::{ServerConfig, Shared};
 use crate::stream;
 use crate::tls::Tls;
 use crate::tm_service::TrafficManagerService;
+use crate::tracing_service::PacketTracingService;
 use crate::{notifications, read, write};
 
 /// The version of the P4Runtime API served: 1.4.1. (1.5.0 adds backup replicas and forbids
@@ -200,9 +202,17 @@ impl BoundServer {
             TrafficManagerServer::new(TrafficManagerService::new(Arc::clone(&shared)));
         let traffic_manager = Intake::new(
             Arc::clone(&shared),
-            pools,
+            pools.clone(),
             traffic_manager.clone(),
             traffic_manager,
+        );
+        let packet_tracing =
+            PacketTracingServer::new(PacketTracingService::new(Arc::clone(&shared)));
+        let packet_tracing = Intake::new(
+            Arc::clone(&shared),
+            pools,
+            packet_tracing.clone(),
+            packet_tracing,
         );
         let (established, connections) = mpsc::channel(ESTABLISHED_QUEUE);
         let accepting = tokio::spawn({
@@ -223,6 +233,7 @@ impl BoundServer {
         let serving = transport
             .add_service(p4runtime)
             .add_service(traffic_manager)
+            .add_service(packet_tracing)
             .serve_with_incoming_shutdown(ReceiverStream::new(connections), async move {
                 // An error means the sender is gone, which is a shutdown too.
                 let _ = going_down.wait_for(|down| *down).await;

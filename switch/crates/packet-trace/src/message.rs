@@ -73,6 +73,7 @@ fn outcome(outcome: &Outcome) -> OutcomeMessage {
             .into(),
             branches: branches.iter().map(tree).collect(),
         }),
+        Outcome::Unfinished => OutcomeMessage::Unfinished(proto::Unfinished {}),
     }
 }
 

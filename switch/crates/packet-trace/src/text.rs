@@ -62,6 +62,7 @@ impl Lines {
             Outcome::Drop { port, cause } => {
                 self.put(copy, &format!("Dropping packet: {}, counted at port {port}", cause.as_str()));
             }
+            Outcome::Unfinished => self.put(copy, "The trace ends; the packet is in the switch"),
             Outcome::Fork { reason, branches } => {
                 let why = match reason {
                     ForkReason::Clone => "Cloning packet",

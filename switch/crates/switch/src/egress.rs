@@ -115,7 +115,7 @@ impl Program {
             debug_assert!(false, "a packet in egress is not in the pool");
             return Outcome::Drop(DropCause::InternalError);
         };
-        let externs = TrafficManagerView(&env.manager);
+        let externs = TrafficManagerView::new(env);
         let (pipeline, context) = (&mut self.pipeline, &mut packet.context);
         let mut verdict = match traced(&mut self.tracer, id, externs) {
             None => pipeline.egress_control(context, input, &externs),
@@ -166,7 +166,7 @@ impl Program {
         verdict: &mut EgressVerdict,
     ) {
         if let Some(packet) = self.packets.get_mut(id) {
-            let externs = TrafficManagerView(&env.manager);
+            let externs = TrafficManagerView::new(env);
             let (pipeline, context) = (&mut self.pipeline, &mut packet.context);
             match traced(&mut self.tracer, id, externs) {
                 None => pipeline.deparse(context, now_ns, &externs, verdict),

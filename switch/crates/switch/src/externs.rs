@@ -4,22 +4,43 @@ use traffic_manager::TrafficManager;
 use v1model::Externs;
 
 use crate::pool::PacketId;
+use crate::program::Environment;
 
 /// The traffic manager as the program's extern sees it.
 #[derive(Clone, Copy)]
-pub(crate) struct TrafficManagerView<'a>(pub(crate) &'a TrafficManager<PacketId>);
+pub(crate) struct TrafficManagerView<'a> {
+    manager: &'a TrafficManager<PacketId>,
+    /// In a dry run: the traffic manager for which `manager` stands in.
+    real: Option<&'a TrafficManager<PacketId>>,
+}
+
+impl<'a> TrafficManagerView<'a> {
+    pub(crate) fn new(env: &'a Environment) -> Self {
+        Self {
+            manager: &env.manager,
+            real: env.real_manager.as_deref(),
+        }
+    }
+
+    /// Bytes that wait in a class, also during a dry run. Packets that are not traced, and so in no dry
+    /// run, do not pay for it.
+    pub(crate) fn all_backlog_bytes(&self, class: u32) -> u64 {
+        let real = self.real.map_or(0, |real| real.class_backlog_bytes(class));
+        real + self.backlog_bytes(class)
+    }
+}
 
 impl Externs for TrafficManagerView<'_> {
     fn backlog_bytes(&self, class: u32) -> u64 {
-        self.0.class_backlog_bytes(class)
+        self.manager.class_backlog_bytes(class)
     }
 
     fn prefetch_class(&self, class: u32) {
-        self.0.prefetch_class(class);
+        self.manager.prefetch_class(class);
     }
 
     fn logs(&self) -> bool {
-        tracing::enabled!(target: "p4", tracing::Level::INFO)
+        self.real.is_none() && tracing::enabled!(target: "p4", tracing::Level::INFO)
     }
 
     fn log(&self, message: &str) {

@@ -26,6 +26,7 @@ mod batch;
 mod config;
 mod control;
 mod copies;
+mod dry_run;
 mod egress;
 mod externs;
 mod handover;
@@ -44,6 +45,7 @@ pub mod trace;
 
 pub use batch::Batch;
 pub use config::SwitchConfig;
+pub use dry_run::DryRunError;
 pub use loading::{Compiler, Retired};
 pub use polling::{Polling, Stalls};
 pub use program::{Counters, Program, Sink};

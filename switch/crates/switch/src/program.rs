@@ -17,7 +17,7 @@ use crate::notification::{Notification, NotificationBody};
 use crate::pool::{PacketId, Pool};
 use crate::recirculation::{Recirculating, Target};
 use crate::replica_store::ReplicationEngine;
-use crate::trace::{Event, Finished, Outcome as TraceOutcome, Traced, Tracer};
+use crate::trace::{Collector, Event, Outcome as TraceOutcome, Traced, Tracer};
 
 /// Entries that one search for idle entries visits: it takes some hundred microseconds.
 const IDLE_ENTRIES_PER_SEARCH: usize = 512;
@@ -91,8 +91,9 @@ pub(crate) struct Environment {
     pub(crate) counters: Counters,
     /// Latest time that the driver has given.
     pub(crate) now_ns: u64,
-    /// Traces that are complete.
-    pub(crate) traces: Finished,
+    /// In a dry run: the traffic manager for which `manager` stands in.
+    pub(crate) real_manager: Option<Box<TrafficManager<PacketId>>>,
+    pub(crate) traces: Collector,
 }
 
 /// The `Externs` of a packet that is traced.
@@ -139,7 +140,7 @@ pub struct Program {
     pub(crate) replication: ReplicationEngine,
     pub(crate) learning: Learning,
     pub(crate) packets: Pool,
-    /// Traces of the packets that come in; `None`: no packet is traced.
+    /// Traces of the packets that are in the switch; `None`: nobody wants traces.
     pub(crate) tracer: Option<Box<Tracer>>,
     pub(crate) recirculating: Recirculating,
     /// The words of one digest message.
@@ -217,14 +218,10 @@ impl Program {
             return None;
         };
         packet.context.set_frame(frame);
-        if let Some(tracer) = &mut self.tracer {
-            tracer.begin(
-                id,
-                env.traces.begin(),
-                input.port,
-                input.now_ns,
-                frame.len(),
-            );
+        if let Some(tracer) = &mut self.tracer
+            && let Some(wanted) = env.traces.wanted(input.port, frame, input.now_ns)
+        {
+            tracer.begin(id, (env.traces.begin(), wanted), &input, frame.len());
         }
         self.parse(env, id, &input);
         Some(Parsed { id, input })
@@ -232,7 +229,7 @@ impl Program {
 
     pub(crate) fn parse(&mut self, env: &Environment, id: PacketId, input: &IngressInput) {
         if let Some(packet) = self.packets.get_mut(id) {
-            let externs = TrafficManagerView(&env.manager);
+            let externs = TrafficManagerView::new(env);
             match traced(&mut self.tracer, id, externs) {
                 None => self.pipeline.parse(&mut packet.context, input, &externs),
                 Some(externs) => self.pipeline.parse(&mut packet.context, input, &externs),
@@ -246,7 +243,7 @@ impl Program {
             return env.internal_error(input.port);
         };
         let length_bytes = u32::try_from(packet.context.frame_len()).unwrap_or(u32::MAX);
-        let externs = TrafficManagerView(&env.manager);
+        let externs = TrafficManagerView::new(env);
         let (pipeline, context) = (&mut self.pipeline, &mut packet.context);
         let verdict = match traced(&mut self.tracer, id, externs) {
             None => pipeline.ingress_control(context, &input, &externs),

@@ -13,7 +13,9 @@ use crate::handover::{Conditions, Handover, Leads};
 use crate::pause_frame::{PauseFrame, is_pause};
 use crate::polling::Polling;
 use crate::program::{Counters, Environment, Parsed, Program, Sink};
-use crate::trace::{Finished, PacketTrace, Tracer};
+use crate::trace::{
+    Collector, PacketTrace, Receiver, TooManyWatches, Tracer, WatchId, WatchOptions,
+};
 
 /// Size of the CPU port's FIFO, for packets that the controller has not taken yet, in bytes.
 const CPU_FIFO_BYTES: u64 = 1 << 20;
@@ -55,8 +57,6 @@ pub struct Switch {
     polling: Polling,
     pause_frame: PauseFrame,
     handover: Handover,
-    /// Whether packets that come in are traced.
-    tracing: bool,
 }
 
 impl Switch {
@@ -82,7 +82,8 @@ impl Switch {
                 manager,
                 counters: Counters::default(),
                 now_ns: 0,
-                traces: Finished::default(),
+                real_manager: None,
+                traces: Collector::default(),
             },
             running: None,
             staged: None,
@@ -91,7 +92,6 @@ impl Switch {
             polling: Polling::default(),
             pause_frame: PauseFrame::new(),
             handover: Handover::default(),
-            tracing: false,
         }
     }
 
@@ -281,21 +281,46 @@ impl Switch {
         Program::new(pipeline, &self.env.config)
     }
 
-    /// Sets whether packets that come in from now on are traced. The traces of packets that are in
-    /// the switch when this ends, or when the program is replaced, are lost.
+    /// Sets whether all packets that come in from now on are traced, for [`Self::take_trace`]. The traces
+    /// of packets that are in the switch when the program is replaced are lost.
     pub fn set_tracing(&mut self, on: bool) {
-        self.tracing = on;
+        self.env.traces.set_driver(on);
         self.update_tracer();
     }
 
-    /// Gives the running program a tracer, or takes it away.
+    /// Traces packets that come in from now on, for `receiver`. The watch ends with its count, when the
+    /// receiver wants no more, or by [`Self::unwatch`].
+    ///
+    /// # Errors
+    /// There are too many watches.
+    pub fn watch(
+        &mut self,
+        options: WatchOptions,
+        receiver: Receiver,
+    ) -> Result<WatchId, TooManyWatches> {
+        let id = self.env.traces.watch(options, receiver)?;
+        self.update_tracer();
+        Ok(id)
+    }
+
+    /// Ends a watch, if it has not ended by itself.
+    pub fn unwatch(&mut self, id: WatchId) {
+        self.env.traces.unwatch(id);
+        self.update_tracer();
+    }
+
+    /// Gives the running program a tracer if somebody wants traces. The tracer stays until the next
+    /// change, because it may have traces that others want.
     fn update_tracer(&mut self) {
+        let wanted = self.env.traces.is_wanted();
         let Some(program) = &mut self.running else {
             return;
         };
-        program.tracer = self
-            .tracing
-            .then(|| Box::new(Tracer::new(&program.pipeline)));
+        if !wanted {
+            program.tracer = None;
+        } else if program.tracer.is_none() {
+            program.tracer = Some(Box::new(Tracer::new(&program.pipeline)));
+        }
     }
 
     /// The next trace that is complete.

@@ -49,6 +49,7 @@ mod slot;
 mod state;
 mod table;
 mod trace;
+mod trial;
 mod unchanged;
 mod value_set;
 mod wide;

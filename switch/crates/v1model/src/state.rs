@@ -4,6 +4,7 @@
 use crate::entries::{CounterValue, MeterState, MeterUnit, MeterWrite};
 use crate::meter::{Count, GREEN, Meter, Metered, count};
 use crate::rows::Rows;
+use crate::trial::Before;
 use prefetch::prefetch;
 use slab::Slab;
 
@@ -133,7 +134,9 @@ pub(crate) struct State {
     pub cells: Rows,
     registers: usize,
     pub meters: Vec<MeterArray>,
-    random: u64,
+    pub(crate) random: u64,
+    /// While a trial runs: what its packets change, as it was before.
+    pub(crate) trial: Option<Vec<Before>>,
     /// Scratch for the text of a log message.
     pub message: String,
 }
@@ -154,6 +157,7 @@ impl State {
             registers: registers.len(),
             meters,
             random: seed,
+            trial: None,
             message: String::new(),
         }
     }

@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use v1model::{Externs, Pipeline, Step};
+use v1model::{Externs, IngressInput, Pipeline, Step};
 
+use super::collector::{Collector, Wanted};
 use super::event::{Event, Names};
-use super::finished::Finished;
 use super::tree::{Branch, ForkReason, Outcome, PacketTrace};
 use crate::externs::TrafficManagerView;
 use crate::pool::PacketId;
@@ -36,6 +36,7 @@ struct Place {
 
 /// A trace of which copies are still in the switch.
 struct Growing {
+    wanted: Wanted,
     ingress_port: u16,
     arrival_ns: u64,
     frame_bytes: usize,
@@ -78,6 +79,17 @@ impl Growing {
         Some(self.branches.len() - 1)
     }
 
+    fn finish(mut self, number: u64) -> PacketTrace {
+        PacketTrace {
+            packet_id: number,
+            ingress_port: self.ingress_port,
+            arrival_ns: self.arrival_ns,
+            frame_bytes: self.frame_bytes,
+            root: self.take(0),
+            left_out: self.left_out,
+        }
+    }
+
     /// Takes a branch with all that forked from it.
     fn take(&mut self, at: usize) -> Branch {
         let branch = self.branches.get_mut(at).map(std::mem::take);
@@ -88,13 +100,7 @@ impl Growing {
                 reason,
                 branches: branches.into_iter().map(|at| self.take(at)).collect(),
             },
-            None => {
-                debug_assert!(false, "a branch of a finished trace has no outcome");
-                Outcome::Fork {
-                    reason: ForkReason::Clone,
-                    branches: Vec::new(),
-                }
-            }
+            None => Outcome::Unfinished,
         };
         Branch {
             events: branch.events,
@@ -117,16 +123,16 @@ impl Tracer {
     pub(crate) fn begin(
         &mut self,
         id: PacketId,
-        trace: u64,
-        port: u16,
-        arrival_ns: u64,
+        (trace, wanted): (u64, Wanted),
+        input: &IngressInput,
         frame_bytes: usize,
     ) {
         self.growing.insert(
             trace,
             Growing {
-                ingress_port: port,
-                arrival_ns,
+                wanted,
+                ingress_port: input.port,
+                arrival_ns: input.now_ns,
                 frame_bytes,
                 branches: vec![GrowingBranch::default()],
                 events: 0,
@@ -209,7 +215,7 @@ impl Tracer {
     }
 
     /// A packet leaves the switch.
-    pub(crate) fn end(&mut self, id: PacketId, outcome: Outcome, finished: &mut Finished) {
+    pub(crate) fn end(&mut self, id: PacketId, outcome: Outcome, traces: &mut Collector) {
         let Some(place) = self.places.remove(&id) else {
             return;
         };
@@ -221,17 +227,16 @@ impl Tracer {
         }
         trace.open -= 1;
         if trace.open == 0
-            && let Some(mut trace) = self.growing.remove(&place.trace)
+            && let Some(trace) = self.growing.remove(&place.trace)
         {
-            finished.put(PacketTrace {
-                packet_id: place.trace,
-                ingress_port: trace.ingress_port,
-                arrival_ns: trace.arrival_ns,
-                frame_bytes: trace.frame_bytes,
-                root: trace.take(0),
-                left_out: trace.left_out,
-            });
+            traces.put(trace.wanted, trace.finish(place.trace));
         }
+    }
+
+    /// Takes the trace of this number as far as it goes.
+    pub(crate) fn take_unfinished(&mut self, trace: u64) -> Option<PacketTrace> {
+        self.places.retain(|_, place| place.trace != trace);
+        Some(self.growing.remove(&trace)?.finish(trace))
     }
 }
 
@@ -247,7 +252,7 @@ impl Externs for Traced<'_> {
     const STEPS: bool = true;
 
     fn backlog_bytes(&self, class: u32) -> u64 {
-        self.view.backlog_bytes(class)
+        self.view.all_backlog_bytes(class)
     }
 
     fn prefetch_class(&self, class: u32) {

@@ -61,6 +61,8 @@ pub enum Outcome {
         /// A branch for each copy; the first is the packet itself.
         branches: Vec<Branch>,
     },
+    /// The trace ends while the packet is in the switch.
+    Unfinished,
 }
 
 /// Why a packet is copied.

@@ -2,6 +2,7 @@
 
 mod dequeue;
 mod enqueue;
+mod stand_in;
 
 use prefetch::prefetch;
 

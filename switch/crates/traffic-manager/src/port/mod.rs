@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use crate::hold::time_per_byte_q24;
 
-use crate::config::{PortConfig, PortError, RateCounts, frame_bytes};
+use crate::config::{FCS_BYTES, PortConfig, PortError, RateCounts, frame_bytes};
 use crate::gaps::{self, Gaps};
 use crate::packet::Frame;
 use crate::queues::ClassQueues;
@@ -143,6 +143,39 @@ impl<P> Port<P> {
             last_delivery_ns: 0,
             statistics: PortStatistics::default(),
         })
+    }
+
+    /// A port for [`TrafficManager::stand_in`](crate::TrafficManager::stand_in). The packets of the
+    /// FIFO are not in it, and its line is busy until they would have left.
+    pub(crate) fn stand_in(&self) -> Self {
+        let packets = u64::from(self.fifo_packets);
+        // Those of the statistics have the FCS, and so has the overhead.
+        let without_fcs = self.statistics.fifo_bytes - packets * FCS_BYTES;
+        let line_bytes = without_fcs + packets * u64::from(self.overhead_bytes());
+        let line_time = u128::from(line_bytes) * u128::from(self.line_time_per_byte_q24);
+        Self {
+            number: self.number,
+            up: self.up,
+            config: self.config,
+            line_time_per_byte_q24: self.line_time_per_byte_q24,
+            pending: None,
+            free_at: self.free_at.plus(line_time),
+            line_end: self.line_end,
+            gap_wait: Q24::default(),
+            spaces_catch_up: self.spaces_catch_up,
+            late_poll_ns: self.late_poll_ns,
+            fifo: List::default(),
+            fifo_packets: 0,
+            waiting: TimerWheel::new(),
+            ready: TimerWheel::new(),
+            delay_line: VecDeque::new(),
+            last_delivery_ns: self.last_delivery_ns,
+            statistics: PortStatistics {
+                fifo_bytes: self.statistics.fifo_bytes,
+                queued_packets: self.statistics.queued_packets,
+                ..PortStatistics::default()
+            },
+        }
     }
 
     /// Applies to the next frame; the one on the line keeps its time.

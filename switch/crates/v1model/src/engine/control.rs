@@ -74,6 +74,7 @@ impl<E: Externs> Machine<'_, E> {
                 self.prefetch(indexed, hint);
             }
         }
+        self.note_entry(index, hit);
         if let Some(table) = self.tables.get_mut(index) {
             update_direct(table, hit, ctx, self.now_ns);
         }

@@ -1,4 +1,5 @@
-//! Reports steps, for an [`Externs`] that wants them. Nothing of this is compiled for others.
+//! Reports steps, for an [`Externs`] that wants them, and notes what trials change. Nothing of this is
+//! compiled for others.
 
 use super::{Machine, Outcome};
 use crate::api::Externs;
@@ -117,6 +118,16 @@ impl<E: Externs> Machine<'_, E> {
         }
     }
 
+    /// Notes the data of an entry that the packet is about to change, if a trial runs.
+    #[inline]
+    pub(super) fn note_entry(&mut self, index: usize, hit: Option<Hit>) {
+        if E::STEPS
+            && let Some(table) = self.tables.get(index)
+        {
+            self.state.note_entry(index, table, hit.map(|hit| hit.id));
+        }
+    }
+
     /// Reports the action that a table runs.
     #[inline]
     pub(super) fn report_action(&self, table: &Table, local: usize, args: &[u64]) {
@@ -135,6 +146,7 @@ impl<E: Externs> Machine<'_, E> {
         let next = *pc;
         // The result may take the place of the index.
         let index = index_of(op).map_or(0, |slot| ctx.phv[slot as usize]);
+        self.note_before(op, super::to_index(index));
         let outcome = self.step_state(ctx, op, pc);
         match outcome {
             // A skip: the index is out of range.
@@ -144,6 +156,20 @@ impl<E: Externs> Machine<'_, E> {
             Outcome::Error(_) | Outcome::Fault => {}
         }
         outcome
+    }
+
+    /// Notes what an operation is about to change, if a trial runs.
+    fn note_before(&mut self, op: &Op, index: usize) {
+        match *op {
+            Op::RegisterWrite { array, .. } => self.state.note_cell(array as usize, index),
+            Op::Count { array, .. } => {
+                let array = self.state.counter_array(array as usize);
+                self.state.note_cell(array, index);
+            }
+            Op::Meter { array, .. } => self.state.note_meter(array as usize, index),
+            Op::Random { .. } => self.state.note_random(),
+            _ => {}
+        }
     }
 
     fn report_op(&self, ctx: &Context, op: &Op, index: u64, skipped: bool) {

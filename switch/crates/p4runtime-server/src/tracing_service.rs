@@ -1,0 +1,201 @@
+//! The service `pacer.v1.PacketTracing`: traces of packets that come in, and dry runs.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use switch::trace::{
+    FilterError, Instruction, PacketFilter, PacketTrace, TooManyWatches, WatchId, WatchOptions,
+};
+use switch::{DryRunError, Switch};
+use tokio::sync::mpsc;
+use tokio_stream::Stream;
+use tonic::{Request, Response, Status};
+
+use crate::executor::{self, Executor};
+use crate::proto::pacer::v1 as pacer;
+use crate::shared::Shared;
+
+/// Most packets that one watch traces.
+const COUNT_MAX: u64 = 1_000_000;
+
+/// Traces that may wait for their client.
+const WAITING_MAX: usize = 256;
+
+/// The gRPC service.
+pub(crate) struct PacketTracingService {
+    shared: Arc<Shared>,
+}
+
+impl PacketTracingService {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+}
+
+/// The traces of a watch. The watch ends when this is dropped.
+pub(crate) struct Traces {
+    receiver: mpsc::Receiver<(PacketTrace, u64)>,
+    /// Traces until the watch ends.
+    left: u64,
+    watch: WatchId,
+    executor: Arc<dyn Executor>,
+}
+
+impl Stream for Traces {
+    type Item = Result<pacer::WatchResponse, Status>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        if this.left == 0 {
+            return Poll::Ready(None);
+        }
+        this.receiver.poll_recv(context).map(|received| {
+            let (trace, skipped) = received?;
+            this.left -= 1;
+            Some(Ok(pacer::WatchResponse {
+                trace: Some((&trace).into()),
+                skipped,
+            }))
+        })
+    }
+}
+
+impl Drop for Traces {
+    fn drop(&mut self) {
+        let watch = self.watch;
+        // A switch that takes no more jobs ends the watch at its next packet, which finds no client.
+        let _ = self
+            .executor
+            .execute(executor::once(move |switch| switch.unwatch(watch)));
+    }
+}
+
+#[tonic::async_trait]
+impl pacer::packet_tracing_server::PacketTracing for PacketTracingService {
+    type WatchStream = Traces;
+
+    async fn watch(
+        &self,
+        request: Request<pacer::WatchRequest>,
+    ) -> Result<Response<Traces>, Status> {
+        let request = request.into_inner();
+        let options = options(&request)?;
+        let left = options.count;
+        let (sender, receiver) = mpsc::channel(WAITING_MAX);
+        // Traces that the client is too slow for are lost, and count as skipped.
+        let mut lost = 0;
+        let receive = move |trace, skipped| match sender.try_send((trace, skipped + lost)) {
+            Ok(()) => {
+                lost = 0;
+                true
+            }
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                lost += skipped + 1;
+                true
+            }
+            Err(mpsc::error::TrySendError::Closed(_)) => false,
+        };
+        let watch = executor::with(&*self.shared.executor, move |switch| {
+            check_port(switch, request.port)?;
+            switch
+                .watch(options, Box::new(receive))
+                .map_err(|error: TooManyWatches| Status::resource_exhausted(error.to_string()))
+        })
+        .await??;
+        Ok(Response::new(Traces {
+            receiver,
+            left,
+            watch,
+            executor: Arc::clone(&self.shared.executor),
+        }))
+    }
+
+    async fn dry_run(
+        &self,
+        request: Request<pacer::DryRunRequest>,
+    ) -> Result<Response<pacer::DryRunResponse>, Status> {
+        let pacer::DryRunRequest { port, frame } = request.into_inner();
+        let number = port_number(port)?;
+        let trace = executor::with(&*self.shared.executor, move |switch| {
+            switch.dry_run(number, &frame)
+        })
+        .await?
+        .map_err(refused)?;
+        Ok(Response::new(pacer::DryRunResponse {
+            trace: Some((&trace).into()),
+        }))
+    }
+}
+
+fn refused(error: DryRunError) -> Status {
+    let text = error.to_string();
+    match error {
+        DryRunError::NoProgram => Status::failed_precondition(text),
+        DryRunError::NoSuchPort(_) => Status::not_found(text),
+        DryRunError::Oversize(..) | DryRunError::PauseFrame => {
+            Status::invalid_argument(format!("frame: {text}"))
+        }
+    }
+}
+
+fn port_number(port: u32) -> Result<u16, Status> {
+    u16::try_from(port).map_err(|_| no_such_port(port))
+}
+
+fn no_such_port(port: u32) -> Status {
+    Status::not_found(format!("the switch has no port {port}"))
+}
+
+fn check_port(switch: &Switch, port: Option<u32>) -> Result<(), Status> {
+    let Some(port) = port else {
+        return Ok(());
+    };
+    let number = port_number(port)?;
+    match switch.traffic_manager().port_config(number) {
+        Some(_) => Ok(()),
+        None => Err(no_such_port(port)),
+    }
+}
+
+fn options(request: &pacer::WatchRequest) -> Result<WatchOptions, Status> {
+    if !(1..=COUNT_MAX).contains(&request.count) {
+        return Err(Status::invalid_argument(format!(
+            "count: {} given, 1 to {COUNT_MAX} expected",
+            request.count
+        )));
+    }
+    Ok(WatchOptions {
+        port: request.port.map(port_number).transpose()?,
+        filter: filter(&request.filter)?,
+        count: request.count,
+    })
+}
+
+/// The filter of a request; `None`: it has none.
+fn filter(instructions: &[pacer::FilterInstruction]) -> Result<Option<PacketFilter>, Status> {
+    if instructions.is_empty() {
+        return Ok(None);
+    }
+    let wrong = |error: FilterError| Status::invalid_argument(format!("filter: {error}"));
+    let instructions: Result<Vec<_>, _> = instructions.iter().map(instruction).collect();
+    PacketFilter::new(&instructions?).map(Some).map_err(wrong)
+}
+
+fn instruction(message: &pacer::FilterInstruction) -> Result<Instruction, Status> {
+    let (Ok(code), Ok(jump_true), Ok(jump_false)) = (
+        message.code.try_into(),
+        message.jump_true.try_into(),
+        message.jump_false.try_into(),
+    ) else {
+        return Err(Status::invalid_argument(
+            "filter: an instruction has a code of 16 bits and jumps of 8 bits",
+        ));
+    };
+    Ok(Instruction {
+        code,
+        jump_true,
+        jump_false,
+        k: message.k,
+    })
+}
