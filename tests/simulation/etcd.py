@@ -356,13 +356,17 @@ class Cluster:
                 found.append(events[-1].kv)
         return found
 
-    def _read(self, request: Any) -> Any:
+    def _unreadable(self, request: Any) -> AbortError | None:
+        """Return the refusal of a range; None: it can be read."""
         if request.revision > self.revision:
             text = "etcdserver: mvcc: required revision is a future revision"
             return AbortError(grpc.StatusCode.OUT_OF_RANGE, text)
         if 0 < request.revision < self.compacted:
             text = "etcdserver: mvcc: required revision has been compacted"
             return AbortError(grpc.StatusCode.OUT_OF_RANGE, text)
+        return None
+
+    def _read(self, request: Any) -> Any:
         if request.revision and request.revision != self.revision:
             kvs = self._at(request.key, request.range_end, request.revision)
         else:
@@ -379,10 +383,10 @@ class Cluster:
         await self._forwarded(member)
         await asyncio.sleep(2 * self._network.mean_s)
         await self._forwarded(member)
-        answer = self._read(request)
-        if isinstance(answer, AbortError):
-            raise answer
-        return answer
+        refused = self._unreadable(request)
+        if refused is not None:
+            raise refused
+        return self._read(request)
 
     async def _txn(self, member: _Member, request: Any) -> Any:
         _check_operations(request, OPERATIONS_MOST)
@@ -392,17 +396,25 @@ class Cluster:
             await self._forwarded(member)
             await asyncio.sleep(2 * self._network.mean_s)
             await self._forwarded(member)
-            return self._transact(request)
+            answer = self._transact(request)
+            if isinstance(answer, AbortError):
+                raise answer
+            return answer
         return await self._made(member, lambda: self._transact(request))
 
     def _transact(self, request: Any) -> Any:
         revision = self.revision + 1
-        # All that is compared is as it was before any of the operations, also of nested ones.
+        # All that is compared is as it was before any of the operations, also of nested ones. An
+        # operation that cannot be done refuses the transaction before any of them is.
         path = self._path(request)
         puts = [one.request_put for one in _carried_out(path) if one.HasField("request_put")]
         if any(put.lease and put.lease not in self._leases for put in puts):
             text = "etcdserver: requested lease not found"
             return AbortError(grpc.StatusCode.NOT_FOUND, text)
+        for one in _carried_out(path):
+            refused = self._unreadable(one.request_range) if one.HasField("request_range") else None
+            if refused is not None:
+                return refused
         events: list[Any] = []
         answer = self._carry_out(path, revision, events)
         self._commit(events)

@@ -61,11 +61,22 @@ class Endpoint:
             self._network.transmit(self, "end", reason)
             self._network.forget(self)
 
+    def take(self, message: Any) -> None:
+        """Pass on a message that has arrived, to the receiver of this moment.
+
+        A message can arrive before the process has run what accepts its connection.
+        """
+        self.received(message)
+
+    def ended(self, reason: str) -> None:
+        """Tell the receiver of this moment that the connection has ended from outside."""
+        self.broken(reason)
+
     def lose(self, reason: str) -> None:
         """End this end as if the connection had broken, and tell its owner."""
         if self.open:
             self.close(reason)
-            self.process.post(self.broken, reason)
+            self.process.post(self.ended, reason)
 
 
 Accept = Callable[[Endpoint], None]
@@ -137,11 +148,13 @@ class Network:
         address = f"{process.node.name}:{port}"
         self._listeners[address] = (process, accept)
 
-        def ended() -> None:
-            if self._listeners.get(address, (None,))[0] is process:
-                del self._listeners[address]
+        process.at_end.append(lambda: self.refuse(process, port))
 
-        process.at_end.append(ended)
+    def refuse(self, process: Process, port: int) -> None:
+        """Take no more connections at a port of the process's node."""
+        address = f"{process.node.name}:{port}"
+        if self._listeners.get(address, (None,))[0] is process:
+            del self._listeners[address]
 
     def connect(
         self,
@@ -258,11 +271,11 @@ class Network:
         if kind == "end":
             other.open = False
             self.forget(other)
-            other.process.post(other.broken, str(message))
+            other.process.post(other.ended, str(message))
         else:
             if isinstance(message, tuple) and isinstance(message[-1], bytes):
                 self._loop.mark(message[-1])
-            other.process.post(other.received, message)
+            other.process.post(other.take, message)
 
     def _reset(self, end: Endpoint) -> None:
         if not end.open or not end.process.alive:

@@ -5,7 +5,8 @@ import contextlib
 import json
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from unittest import mock
 
 import pytest
@@ -13,13 +14,15 @@ from etcd import Cluster
 from loop import Process, SimulatedLoop
 from pacer_controller.records import ClassRecord, ResourceChange
 from pacer_controller.schemas import ClassSpec
-from pacer_controller.service.sync import _joined
-from pacer_controller.stores import Entry, StaleError, Status
-from pacer_controller.stores.etcd import operations
+from pacer_controller.service.sync import Sync, _joined
+from pacer_controller.stores import Entry, StaleError, Status, StoreError, UncertainError, Written
+from pacer_controller.stores.etcd import mirror, operations
+from pacer_controller.stores.etcd import store as etcd_store
 from pacer_controller.stores.etcd.client import Access, EtcdError
 from pacer_controller.stores.etcd.store import EtcdStore
 
 PREFIX = "/pacer/"
+EVENT = {"time": "2026-01-01T00:00:00Z", "kind": "change", "switch": "a", "data": {}}
 LARGE = 20
 """More changes than a transaction takes here."""
 
@@ -177,6 +180,37 @@ async def _late(one: EtcdStore) -> None:
     await one.watch.follow()
 
 
+@contextlib.asynccontextmanager
+async def losing(
+    one: EtcdStore, changes: Sequence[ResourceChange], **options: Any
+) -> AsyncIterator[tuple["asyncio.Task[Written]", int]]:
+    """Make a write whose answer is lost, and of which the watch tells late.
+
+    Yields:
+        The task that makes the write, as soon as etcd has made it, and its revision.
+
+    """
+    real, lost = one._client.transact, list[Any]()
+
+    async def losing_one(*asked: Any, **given: Any) -> Any:
+        sought = f"/class/{changes[0].name}".encode()
+        if lost or not any(sought in each.SerializeToString() for each in asked[1]):
+            return await real(*asked, **given)
+        assert one.watch._following is not None
+        one.watch._following.cancel()
+        lost.append(await real(*asked, **given))
+        await asyncio.sleep(1)
+        one.watch._following = asyncio.create_task(_late(one))
+        raise EtcdError("no answer", certain=False)
+
+    with mock.patch.object(one._client, "transact", losing_one):
+        writing = asyncio.create_task(one.write(changes, **options))
+        while not lost:
+            assert not writing.done()
+            await asyncio.sleep(0.001)
+        yield writing, lost[0].header.revision
+
+
 def test_a_write_whose_answer_is_lost_is_found_behind_many_others(
     loop: SimulatedLoop, cluster: Cluster
 ) -> None:
@@ -185,25 +219,118 @@ def test_a_write_whose_answer_is_lost_is_found_behind_many_others(
     async def work() -> None:
         async with store(cluster) as one, store(cluster) as other:
             await one.write(classes("a", 1))
-            real, lost = one._client.transact, list[Any]()
-
-            async def losing(*asked: Any) -> Any:
-                if lost or not any(b"/class/c2" in each.request_put.key for each in asked[1]):
-                    return await real(*asked)
-                # The watch is as late as the answer, and others go on.
-                assert one.watch._following is not None
-                one.watch._following.cancel()
-                lost.append(await real(*asked))
-                await asyncio.sleep(0.1)
+            async with losing(one, classes("a", 1, first=2)) as (writing, revision):
                 for n in range(20):
                     await other.write(classes("a", 1, first=100 + n))
-                one.watch._following = asyncio.create_task(_late(one))
-                raise EtcdError("no answer", certain=False)
-
-            with mock.patch.object(one._client, "transact", losing):
-                written = await one.write(classes("a", 1, first=2))
-            assert written.revision == lost[0].header.revision
+                assert (await writing).revision == revision
             assert "c2" in stored(cluster, "a")
+
+    run(loop, work())
+
+
+def test_a_write_whose_answer_is_lost_is_found_in_the_generation_that_it_was_made_in(
+    loop: SimulatedLoop, cluster: Cluster
+) -> None:
+    """A later generation, which does not have it, does not mean that it was not made."""
+
+    async def work() -> None:
+        async with store(cluster) as one, store(cluster) as other:
+            await one.write([*classes("a", 1), *classes("b", 1)])
+            new = classes("b", 1, first=2)
+            async with losing(one, new, whole=False) as (writing, revision):
+                # It replaces both sets, and moves the head of the first only.
+                await other.write([*classes("a", LARGE, first=10), *classes("b", 1, first=50)])
+                assert cluster.value(f"{PREFIX}heads/b") != cluster.value(f"{PREFIX}heads/a")
+                assert (await writing).revision == revision
+
+    run(loop, work())
+
+
+def test_a_write_whose_revision_is_compacted_is_in_doubt_at_once(
+    loop: SimulatedLoop, cluster: Cluster
+) -> None:
+    async def work() -> None:
+        async with store(cluster) as one, store(cluster) as other:
+            await one.write(classes("b", 1))
+            new = classes("b", 1, first=2)
+            async with losing(one, new, whole=False) as (writing, _):
+                await other.write(classes("a", 1))
+                cluster.compact(0)
+                begun_s = loop.now_s
+                with pytest.raises(UncertainError):
+                    await writing
+                assert loop.now_s - begun_s < 5
+
+    run(loop, work())
+
+
+def test_a_store_that_is_opened_has_the_events_of_one_revision_in_their_order(
+    loop: SimulatedLoop, cluster: Cluster
+) -> None:
+    """Their keys name clocks and writes, whose order is another one."""
+
+    async def work() -> None:
+        async with store(cluster) as one:
+            events = [{**EVENT, "message": str(n)} for n in range(20)]
+            # All but the first are written together.
+            await asyncio.gather(*(one.write([], [each]) for each in events))
+        async with store(cluster) as other:
+            told = other.events()
+            assert [each["message"] for each in told] == [each["message"] for each in events]
+            assert [each["id"] for each in told] == sorted({each["id"] for each in told})
+
+    run(loop, work())
+
+
+def test_a_clock_that_is_ahead_does_not_have_new_events_removed(
+    loop: SimulatedLoop, cluster: Cluster
+) -> None:
+    kept, slack = 10, 3
+
+    async def work() -> None:
+        async with store(cluster) as one, store(cluster) as other:
+            for n in range(40):
+                loop.node("c0").wall_s = 86_400.0 if n in (5, 25) else -3_600.0 * (n % 7)
+                writer = one if n % 3 else other
+                await writer.write([], [{**EVENT, "message": str(n)}])
+            await asyncio.sleep(1)
+            assert len(one.mirror.event_keys) <= kept + slack
+            assert len(other.mirror.event_keys) <= kept + slack
+        async with store(cluster) as later:
+            told = [int(each["message"]) for each in later.events()]
+            assert told == list(range(40))[-len(told) :]
+            assert kept <= len(told) <= kept + slack
+
+    with (
+        mock.patch.object(mirror, "EVENTS_KEPT", kept),
+        mock.patch.object(etcd_store, "EVENTS_KEPT", kept),
+        mock.patch.object(etcd_store, "EVENTS_SLACK", slack),
+    ):
+        run(loop, work())
+
+
+@pytest.mark.parametrize("how", ["stops", "fails"])
+def test_a_reader_is_not_told_that_memory_is_current_when_writes_were_dropped(
+    loop: SimulatedLoop, how: str
+) -> None:
+    async def work() -> None:
+        lifecycle = asyncio.Lock()
+        # Without a store, the write cannot be taken.
+        service = SimpleNamespace(lifecycle=lifecycle, switches={}, base_of=lambda _: 0)
+        sync = Sync(cast(Any, service))
+        async with lifecycle:
+            sync.entry(Entry("a", 7, classes("a", 1)))
+            waiting = asyncio.create_task(sync.caught_up())
+            await asyncio.sleep(1)
+            assert not waiting.done()
+            if how == "stops":
+                await sync.stop()
+        with pytest.raises(StoreError):
+            await waiting
+        if how == "stops":
+            sync.entry(Entry("a", 8))
+            with pytest.raises(StoreError):
+                await sync.caught_up()
 
     run(loop, work())
 

@@ -93,6 +93,29 @@ def test_a_thread_s_work_is_an_event_of_its_node(loop: SimulatedLoop) -> None:
     assert when_s > 0
 
 
+def test_a_message_that_comes_before_its_connection_is_accepted_is_not_lost(
+    loop: SimulatedLoop, network: Network
+) -> None:
+    """The kernel takes both while a program is paused."""
+    got: list[Any] = []
+
+    def accept(end: Endpoint) -> None:
+        end.received = got.append
+
+    async def work() -> None:
+        server = Process(loop, loop.node("server"))
+        network.listen(server, 1, accept)
+        loop.pause(server.node)
+        network.connect("server:1", lambda end: end.send("hello"), pytest.fail)
+        await asyncio.sleep(5)
+        assert not got
+        loop.resume(server.node)
+        await asyncio.sleep(1)
+        assert got == ["hello"]
+
+    run(loop, work)
+
+
 # ---- the network ----
 
 
@@ -393,5 +416,23 @@ def test_a_switch_takes_writes_of_the_highest_id_only_and_remembers_it(
         assert found.value.code() is grpc.StatusCode.INVALID_ARGUMENT
         assert [one.election_id for one in switch.accepted] == [5]
         await channel.close()
+
+    run(loop, work)
+
+
+def test_a_transaction_that_reads_a_compacted_revision_is_refused_as_a_whole(
+    loop: SimulatedLoop, cluster: model.Cluster
+) -> None:
+    async def work() -> None:
+        client = EtcdClient(Access(cluster.endpoints.split(",")))
+        for value in "abc":
+            await client.transact([], [etcd_client.put("/k", value)])
+        cluster.compact(0)
+        reads = [etcd_client.get("/k", 3)]
+        for asked in (reads, [etcd_client.put("/other", "1"), *reads]):
+            with pytest.raises(CompactedError):
+                await client.transact([], asked)
+        assert cluster.value("/other") is None
+        await client.close()
 
     run(loop, work)

@@ -432,7 +432,7 @@ class Service:
         """Wait until memory has every write that any controller acknowledged before the call.
 
         Raises:
-            StoreError: the store does not answer.
+            StoreError: the store does not answer, or memory cannot follow it.
 
         """
         if self.store.shared:

@@ -22,13 +22,31 @@ from pacer_controller.service.change import Staged
 from pacer_controller.service.commit import locked
 from pacer_controller.service.managed import ManagedSwitch
 from pacer_controller.southbound import SwitchRefusedError
-from pacer_controller.stores import SWITCHES, Entry, Event, Store, SwitchSettings
+from pacer_controller.stores import (
+    SWITCHES,
+    Entry,
+    Event,
+    Store,
+    StoreError,
+    SwitchSettings,
+)
 
 _LOG = logging.getLogger(__name__)
 
 
 BEFORE_S = 2.0
 """Longest wait for the feed to tell of others' writes before a write of this controller."""
+
+
+class _Line(deque[Entry]):
+    """The queued writes to a switch.
+
+    Attributes:
+        given_up: whether some of them were dropped, and are not in memory.
+
+    """
+
+    given_up = False
 
 
 class Synced(Protocol):
@@ -68,15 +86,18 @@ class Sync:
 
     def __init__(self, service: Synced) -> None:
         self._service = service
-        self._lines: dict[str, deque[Entry]] = {}
+        self._lines: dict[str, _Line] = {}
         self._newest: dict[str, int] = {}
         """The revision of the newest write that the feed has told of, by switch."""
         self._taken = asyncio.Event()
         self._told = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._stopped = False
 
     def entry(self, entry: Entry) -> None:
         """Queue a write."""
+        if self._stopped:
+            return
         self._newest[entry.switch] = entry.base
         self._told.set()
         self._told = asyncio.Event()
@@ -85,7 +106,7 @@ class Sync:
             # This controller's own write is already in memory.
             return
         if line is None:
-            line = self._lines[entry.switch] = deque()
+            line = self._lines[entry.switch] = _Line()
             work = self._serve(entry.switch, line)
             task = asyncio.create_task(work, name=f"sync {entry.switch or 'switches'}")
             self._tasks.add(task)
@@ -93,13 +114,23 @@ class Sync:
         line.append(entry)
 
     async def caught_up(self) -> None:
-        """Wait until all queued writes are in memory."""
-        told = {switch: self._newest[switch] for switch in self._lines}
+        """Wait until all queued writes are in memory.
+
+        Raises:
+            StoreError: some of them will never be.
+
+        """
+        told = [(switch, line, self._newest[switch]) for switch, line in self._lines.items()]
         while any(
-            switch in self._lines and self._service.base_of(switch) < base
-            for switch, base in told.items()
+            self._lines.get(switch) is line and self._service.base_of(switch) < base
+            for switch, line, base in told
         ):
             await self._taken.wait()
+        if self._stopped:
+            raise StoreError("this controller ends, and no longer follows the others")
+        for switch, line, _ in told:
+            if line.given_up:
+                raise StoreError(f"writes to switch {switch} could not be taken from the store")
 
     def _wake(self) -> None:
         self._taken.set()
@@ -110,12 +141,14 @@ class Sync:
         self._service.events.follow(events)
 
     async def stop(self) -> None:
-        """Stop the tasks that apply writes."""
+        """Stop the tasks that apply writes; memory is no longer current."""
+        self._stopped = True
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._wake()
 
-    async def _serve(self, switch: str, line: deque[Entry]) -> None:
+    async def _serve(self, switch: str, line: _Line) -> None:
         """Apply the queued writes to a switch, until none waits."""
         try:
             while line:
@@ -130,6 +163,7 @@ class Sync:
                         if switch not in self._service.switches:
                             self._take_unmanaged(switch, line)
         except Exception:
+            line.given_up = True
             _LOG.exception("writes of other controllers to %s could not be taken", switch)
         finally:
             del self._lines[switch]

@@ -66,6 +66,9 @@ _Metadata = list[tuple[str, str]]
 _TOKEN_ENDED = ("invalid auth token", "revision of auth store is old")
 """etcd's messages for a token that has expired, or is older than a change of users or roles."""
 
+_COMPACTED = "required revision has been compacted"
+"""etcd's message for a read of a revision that it no longer has."""
+
 _HINTS = {
     "Hostname Verification Check failed": "the certificate of each member must name, as "
     "subjectAltName, the host that the store's URL has",
@@ -89,10 +92,10 @@ class EtcdError(Exception):
 
 
 class CompactedError(EtcdError):
-    """etcd no longer has the changes since a revision."""
+    """etcd no longer has a revision: the call cannot read it, or a watch cannot begin there."""
 
     def __init__(self) -> None:
-        super().__init__("etcd has compacted the revision that a watch begins at", certain=True)
+        super().__init__("etcd has compacted the revision that was asked for", certain=True)
 
 
 @dataclass(frozen=True)
@@ -203,6 +206,7 @@ class EtcdClient:
             again_s: time for which the call is repeated at other members, in seconds; 0: once only.
 
         Raises:
+            CompactedError: etcd no longer has the revision that is read.
             EtcdError: etcd does not answer, or refuses the call.
 
         """
@@ -384,6 +388,8 @@ async def _beat(stream: Any) -> None:
 
 
 def _failed(error: grpc.aio.AioRpcError) -> EtcdError:
+    if _COMPACTED in (error.details() or ""):
+        return CompactedError()
     certain = error.code() not in _ELSEWHERE and error.code() is not grpc.StatusCode.UNKNOWN
     said = error.details() or error.code().name
     hints = [hint for words, hint in _HINTS.items() if words in said]

@@ -8,12 +8,12 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pacer_controller.stores.base import StaleError, StoreError, UncertainError
 from pacer_controller.stores.etcd import client as etcd
-from pacer_controller.stores.etcd.client import EtcdClient, EtcdError
+from pacer_controller.stores.etcd.client import CompactedError, EtcdClient, EtcdError
 from pacer_controller.stores.etcd.group_commit import Answer, GroupCommit, Transaction
 from pacer_controller.stores.etcd.layout import Made, Plan
 from pacer_controller.stores.etcd.mirror import Mirror
@@ -94,6 +94,7 @@ class Commit:
             # So check again, and compare with the state that is known now.
             self.check(plan)
             root = self._mirror.root
+            data = {of: self._operations.data(of) for of in plan.sets}
             compared = [*self._operations.comparisons(plan), *also]
             events = len(plan.events)
             try:
@@ -104,7 +105,8 @@ class Commit:
                 if error.certain:
                     raise StoreError(f"{self._name}: {error}") from None
                 _LOG.warning("%s: asking what became of a write: %s", self._name, error)
-                return await self._resolve(plan, waiting)
+                # If the write was made, `root` was as compared, and so were the generations.
+                return await self._resolve(plan, waiting, data)
             if answer.succeeded:
                 return self._made(plan, answer)
             newest = max(
@@ -135,8 +137,15 @@ class Commit:
                 raise StaleError(f"{self._name}: another controller has changed it")
         return Made(answer.revision, heads, stale)
 
-    async def _resolve(self, plan: Plan, waiting: "asyncio.Future[int]") -> Made:
+    async def _resolve(
+        self, plan: Plan, waiting: "asyncio.Future[int]", data: Mapping[str, str]
+    ) -> Made:
         """Find out whether a write was made, prevent it otherwise, and return its outcome.
+
+        Args:
+            plan: the write.
+            waiting: done when the watch tells of the write.
+            data: the prefix of the keys that it puts, by set.
 
         Raises:
             StaleError: the write was not made and will not be; plan it again.
@@ -150,15 +159,18 @@ class Commit:
         while time.monotonic() < end_s:
             try:
                 if waiting.done():
-                    return await self._made_at(plan, waiting.result())
+                    return await self._made_at(plan, waiting.result(), data)
                 kvs = (await self._client.range(f"{self._mirror.prefix}heads/{of}")).kvs
                 if kvs and kvs[0].value.decode() == plan.name:
                     with contextlib.suppress(StoreError):
                         await self._watch.reach(kvs[0].mod_revision)
-                    return await self._made_at(plan, kvs[0].mod_revision)
+                    return await self._made_at(plan, kvs[0].mod_revision, data)
                 # The write cannot be made after this: head and shape have moved.
                 answer = await self._client.transact([], moved)
                 await self._watch.reach(answer.header.revision)
+            except CompactedError:
+                # Which of its changes the write has made can no longer be read.
+                break
             except EtcdError:
                 await asyncio.sleep(RETRY_S)
                 continue
@@ -172,10 +184,11 @@ class Commit:
                 raise StaleError(f"{self._name}: a write was not made")
         raise UncertainError(f"{self._name}: does not answer: the change may have been made")
 
-    async def _made_at(self, plan: Plan, revision: int) -> Made:
+    async def _made_at(self, plan: Plan, revision: int, data: Mapping[str, str]) -> Made:
         """Return the outcome of a write that was made at a revision.
 
         Raises:
+            CompactedError: etcd no longer has that revision.
             EtcdError: etcd does not answer.
             StaleError: none of its changes was made.
 
@@ -185,7 +198,7 @@ class Commit:
         if plan.whole:
             return Made(revision, heads)
         ((of, values),) = plan.sets.items()
-        asked = [etcd.get(self._operations.data(of) + "/".join(key), revision) for key in values]
+        asked = [etcd.get(data[of] + "/".join(key), revision) for key in values]
         answers = (await self._client.transact([], asked, again_s=etcd.AGAIN_S)).responses
         stale = set()
         for (key, value), one in zip(values.items(), answers, strict=True):

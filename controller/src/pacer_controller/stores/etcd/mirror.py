@@ -7,7 +7,7 @@ tells the feed of them.
 import asyncio
 import itertools
 import json
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -41,7 +41,7 @@ class Mirror:
         sets: the sets of resources, by name.
         root: the revision of `root`.
         events: the newest events, oldest first.
-        event_keys: the key of each write's events and their number, oldest first.
+        event_keys: the number of each write's events by their key, oldest first.
         events_kept: the number of events that etcd has.
         seen: the newest revision up to which everything is known.
         loads: the number of times that everything was read; the changes between two reads are
@@ -58,7 +58,7 @@ class Mirror:
         self.sets: dict[str, ContentSet] = {}
         self.root = 0
         self.events: deque[dict[str, Any]] = deque(maxlen=EVENTS_KEPT)
-        self.event_keys: deque[tuple[str, int]] = deque()
+        self.event_keys: OrderedDict[str, int] = OrderedDict()
         self.events_kept = 0
         self.seen = 0
         self.loads = 0
@@ -94,7 +94,7 @@ class Mirror:
         self.events.clear()
         self.event_keys.clear()
         self.events_kept = 0
-        told: list[tuple[int, str, Any]] = []
+        told: list[tuple[str, Any]] = []
         for key, kv in found.items():
             what, _, rest = key.partition("/")
             if what == "heads":
@@ -104,10 +104,10 @@ class Mirror:
             elif what == "data":
                 self._take_value(rest, kv)
             elif what == "events":
-                told.append((kv.mod_revision, key, kv))
+                told.append((key, kv))
             else:
                 self._take_other(what, rest, kv)
-        for _, key, kv in sorted(told, key=lambda one: one[0]):
+        for key, kv in sorted(told, key=lambda one: _first_number(*one)):
             self._take_events(key, kv)
         self.seen = revision
 
@@ -158,11 +158,12 @@ class Mirror:
             one.values[kind, name] = decode(kind, name, kv)
 
     def _take_events(self, key: str, kv: Any) -> list[dict[str, Any]]:
-        first = (kv.mod_revision << EVENT_BITS) + int(key.partition("+")[2] or 0)
+        first = _first_number(key, kv)
         events = [{"id": first + n, **one} for n, one in enumerate(json.loads(kv.value))]
         self.events.extend(events)
-        self.event_keys.append((key, len(events)))
-        self.events_kept += len(events)
+        # The watch repeats a revision that it could not take as a whole.
+        self.events_kept += len(events) - self.event_keys.get(key, 0)
+        self.event_keys[key] = len(events)
         return events
 
     def _take_other(self, what: str, rest: str, kv: Any) -> None:
@@ -204,7 +205,9 @@ class Mirror:
                 self.set(rest).shape = max(self.set(rest).shape, event.kv.mod_revision)
             elif what == "data":
                 self._take_change(rest, event.kv, gone, changed)
-            elif what == "events" and not gone:
+            elif what == "events" and gone:
+                self.events_kept -= self.event_keys.pop(key, 0)
+            elif what == "events":
                 told += self._take_events(key, event.kv)
             elif what in _LEASED and gone:
                 self._leases.deleted(what, rest, revision)
@@ -264,3 +267,8 @@ class Mirror:
     def _tell_events(self, events: Sequence[dict[str, Any]]) -> None:
         if events and self.feed is not None:
             self.feed.events(events)
+
+
+def _first_number(key: str, kv: Any) -> int:
+    """Return the number of the first event of a key (`layout`)."""
+    return int(kv.mod_revision << EVENT_BITS) + int(key.partition("+")[2] or 0)

@@ -9,7 +9,7 @@ on all of its sets compares heads.
 """
 
 import asyncio
-import contextlib
+import logging
 import secrets
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
@@ -34,12 +34,14 @@ from pacer_controller.stores.etcd import client as etcd
 from pacer_controller.stores.etcd.client import Access, EtcdClient, EtcdError
 from pacer_controller.stores.etcd.commit import Commit
 from pacer_controller.stores.etcd.generations import Generations
-from pacer_controller.stores.etcd.group_commit import Transaction
+from pacer_controller.stores.etcd.group_commit import OPERATIONS, Transaction
 from pacer_controller.stores.etcd.layout import SETTINGS, Plan
 from pacer_controller.stores.etcd.leases import LEASE_S, Leases
 from pacer_controller.stores.etcd.mirror import Mirror
 from pacer_controller.stores.etcd.operations import Operations
 from pacer_controller.stores.etcd.watch import Watch
+
+_LOG = logging.getLogger(__name__)
 
 
 class EtcdStore:
@@ -281,14 +283,28 @@ class EtcdStore:
             self._in_background(self._trim())
 
     async def _trim(self) -> None:
+        """Remove the oldest events.
+
+        Their keys are named one by one: the times in them are those of several clocks, so that a
+        range of keys can hold newer events, too.
+        """
         mirror = self.mirror
-        while mirror.events_kept > EVENTS_KEPT and len(mirror.event_keys) > 1:
-            mirror.events_kept -= mirror.event_keys.popleft()[1]
-        if not mirror.event_keys:
-            return
-        first, last = f"{self._prefix}events/", self._prefix + mirror.event_keys[0][0]
-        with contextlib.suppress(EtcdError):
-            await self._client.transact([], [etcd.delete(first, last)])
+        oldest: list[tuple[str, int]] = []
+        while mirror.events_kept > EVENTS_KEPT:
+            oldest.append(mirror.event_keys.popitem(last=False))
+            mirror.events_kept -= oldest[-1][1]
+        while oldest:
+            some = [etcd.delete(self._prefix + key) for key, _ in oldest[:OPERATIONS]]
+            try:
+                await self._client.transact([], some)
+            except EtcdError as error:
+                _LOG.warning("%s: old events stay for now: %s", self.name, error)
+                break
+            del oldest[:OPERATIONS]
+        for key, count in reversed(oldest):
+            mirror.event_keys[key] = count
+            mirror.event_keys.move_to_end(key, last=False)
+            mirror.events_kept += count
 
     # ---- the rest ----
 
