@@ -122,6 +122,7 @@ class Bridge:
         stolen: generation ids that two processes have bid.
         wrong: violations that the bridge itself has seen.
         refuses: share of valid new flows that it refuses.
+        mute: whether it answers no request, and only probes its connections.
 
     """
 
@@ -142,6 +143,7 @@ class Bridge:
         self.stolen: list[tuple[int, Process, Process]] = []
         self.wrong: list[str] = []
         self.refuses = 0.0
+        self.mute = False
         self._bids: dict[int, Process] = {}
         self._state = _State()
         self._tables = self._made()
@@ -274,6 +276,8 @@ class Bridge:
                 self._answer(client, message)
 
     def _answer(self, client: _Client, message: Mapping[str, Any]) -> None:
+        if self.mute:
+            return
         method, params = message["method"], message["params"]
         error: Any = None
         result: Any = None

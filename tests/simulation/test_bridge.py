@@ -18,7 +18,7 @@ from pacer_controller.openvswitch.openflow import OpenFlow, OpenFlowError, Stale
 from pacer_controller.openvswitch.ovsdb import Database, OvsdbError
 from pacer_controller.rows import Change, Op, Rows, row
 from pacer_controller.schemas import ClassSpec
-from pacer_controller.southbound import DriverContext, NotHeldError, State
+from pacer_controller.southbound import DriverContext, NotHeldError, State, Unfenced
 
 QUEUE = {1: {"rate": "1000000", "mode": "static", "limit": "65536"}}
 GARBLED = 20
@@ -144,6 +144,21 @@ def test_threads_that_wait_hold_up_nobody(loop: SimulatedLoop, bridge: Bridge) -
     run(loop, work)
 
 
+def test_a_database_that_only_probes_its_connections_does_not_answer(
+    loop: SimulatedLoop, bridge: Bridge
+) -> None:
+    async def work() -> None:
+        client = Client(bridge)
+        await client.own(5)
+        bridge.mute = True
+        begun_s = loop.now_s
+        with pytest.raises(OvsdbError, match="no answer within 10 s"):
+            await client.call("sync", "pacer", QUEUE, {})
+        assert loop.now_s - begun_s < 11
+
+    run(loop, work)
+
+
 def test_a_right_that_ends_while_the_database_is_read_is_not_used(
     loop: SimulatedLoop, bridge: Bridge
 ) -> None:
@@ -192,6 +207,41 @@ def test_a_change_whose_answer_is_lost_is_kept_for_later(
         loop.resume(bridge.node)
         await until(State.CONNECTED, driver)
         assert rate_of(bridge) == ["1000000"]
+        running.cancel()
+
+    run(loop, work)
+
+
+class _Noting(Unfenced):
+    """A right that notes what is said of the switch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[bool] = []
+
+    def reaches(self, reachable: bool) -> None:
+        """Note it."""
+        self.said.append(reachable)
+
+
+def test_a_bridge_goes_to_another_controller_only_after_10_s_without_an_answer(
+    loop: SimulatedLoop, bridge: Bridge
+) -> None:
+    """The time counts from the end of the last connection, not from its beginning."""
+    config = switch_from(bridge.name, bridge.settings)
+    assert isinstance(config, OpenVSwitchConfig)
+    tenure = _Noting()
+
+    async def work() -> None:
+        driver = OpenVSwitch(config, DriverContext(dict, tenure=tenure))
+        running = asyncio.create_task(driver.run())
+        await asyncio.sleep(60)
+        assert bridge.node.process is not None
+        bridge.node.process.end()
+        await asyncio.sleep(9)
+        assert tenure.said == [True]
+        await asyncio.sleep(5)
+        assert tenure.said[-1] is False
         running.cancel()
 
     run(loop, work)

@@ -64,6 +64,9 @@ ANSWER_S = 8.0
 STATE = "/state"
 """Path of the state file, in scenes without etcd."""
 
+GRACE_S = 3.0
+"""Time that requests have to end before a controller ends, as in `server`."""
+
 BROKEN_LOOK_S = 0.1
 """Time between two looks at whether the store is broken, as in `server`."""
 
@@ -336,7 +339,6 @@ class Running:
     process: Process
     store: Store
     service: Service
-    app: Any
     name: str
 
 
@@ -408,11 +410,13 @@ class Controller:
             await service.start()
             follower = asyncio.create_task(Follower(service).run(), name="follow")
             stack.callback(follower.cancel)
-            self.running = Running(process, store, service, _application(), name)
-            world.network.listen(process, REST_PORT, self._accept)
+            self.running = Running(process, store, service, name)
+            server = _Server(world.network, process, _application())
             world.loop.note(f"{process}: serves as {name}")
             await self._until_over(stopping, store)
             world.loop.note(f"{process}: stops: {store.broken or 'asked to'}")
+            service.closing.set()
+            await server.shut_down()
 
     @staticmethod
     async def _until_over(stopping: asyncio.Event, store: Store) -> None:
@@ -423,15 +427,51 @@ class Controller:
                     await stopping.wait()
                 return
 
+
+class _Server:
+    """The connections of clients to one life of a controller, which it ends as uvicorn does.
+
+    Args:
+        network: the network.
+        process: the controller's process.
+        app: its application.
+
+    """
+
+    def __init__(self, network: Network, process: Process, app: Any) -> None:
+        self._network = network
+        self._process = process
+        self._app = app
+        self._idle: dict[Endpoint, None] = {}
+        self._answering: dict[asyncio.Task[None], None] = {}
+        network.listen(process, REST_PORT, self._accept)
+
     def _accept(self, end: Endpoint) -> None:
-        process = PROCESS.get()
+        self._idle[end] = None
+        end.received = lambda message: self._receive(end, message)
+        end.broken = lambda _: self._idle.pop(end, None) and None
 
-        def received(message: Any) -> None:
-            running = self.running
-            if running is not None and running.process is process:
-                process.spawn(_answer(running.app, end, *message), f"{process.name} request")
+    def _receive(self, end: Endpoint, message: Any) -> None:
+        if end in self._idle:
+            del self._idle[end]
+            work = _answer(self._app, end, *message)
+            task = self._process.spawn(work, f"{self._process.name} request")
+            self._answering[task] = None
+            task.add_done_callback(lambda task: self._answering.pop(task) and None)
 
-        end.received = received
+    async def shut_down(self) -> None:
+        """Take no more requests; those that go on are cancelled after GRACE_S."""
+        self._network.refuse(self._process, REST_PORT)
+        for end in self._idle:
+            end.close()
+        self._idle.clear()
+        try:
+            async with asyncio.timeout(GRACE_S):
+                while self._answering:
+                    await asyncio.wait(self._answering)
+        except TimeoutError:
+            for task in self._answering:
+                task.cancel()
 
 
 async def _answer(
@@ -467,7 +507,10 @@ async def _answer(
         else:
             answer += message.get("body", b"")
 
-    await app(scope, receive, send)
+    try:
+        await app(scope, receive, send)
+    except asyncio.CancelledError:
+        status, told, answer = 500, [], b""
     end.send((status, told, answer))
     end.close()
 

@@ -150,10 +150,12 @@ class Database:
     def _call(self, method: str, params: Sequence[Any]) -> Any:
         self._connect()
         request = ovs.jsonrpc.Message.create_request(method, list(params))
+        due_ms = ovs.timeval.msec() + SILENCE_MS
         # The rest of the request is sent while this waits for the answer.
         error = self._connection.send(request)
         while not error:
-            error, reply = self._receive()
+            # A server that only asks for signs of life does not answer the request.
+            error, reply = self._receive(due_ms)
             if not error and reply.id == request.id:
                 break
             if not error and reply.type == ovs.jsonrpc.Message.T_REQUEST:
@@ -171,11 +173,17 @@ class Database:
             raise RefusedError(f"{method}: {reply.error}")
         return reply.result
 
-    def _receive(self) -> tuple[int, Any]:
-        """Return the next message, or an error number if there is none yet or after a timeout."""
+    def _receive(self, due_ms: int) -> tuple[int, Any]:
+        """Return the next message, or an error number.
+
+        Args:
+            due_ms: the time until which to wait for it, in ms of `ovs.timeval`; bytes that come or
+                go extend the wait by SILENCE_MS from then on.
+
+        """
         connection = self._connection
         progress: tuple[int, int] | None = None
-        deadline_ms = 0
+        deadline_ms = due_ms
         while True:
             error, message = connection.recv()
             if error != errno.EAGAIN:
@@ -183,9 +191,10 @@ class Database:
             connection.run()
             now_ms = ovs.timeval.msec()
             moved = (connection.get_received_bytes(), connection.get_backlog())
-            if moved != progress:
-                progress, deadline_ms = moved, now_ms + SILENCE_MS
-            elif now_ms >= deadline_ms:
+            if progress is not None and moved != progress:
+                deadline_ms = now_ms + SILENCE_MS
+            progress = moved
+            if now_ms >= deadline_ms:
                 return errno.ETIMEDOUT, None
             poller = ovs.poller.Poller()
             connection.wait(poller)
