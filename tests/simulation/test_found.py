@@ -187,7 +187,8 @@ async def losing(
     """Make a write whose answer is lost, and of which the watch tells late.
 
     Yields:
-        The task that makes the write, as soon as etcd has made it, and its revision.
+        The task that makes the write, as soon as others know that etcd has made it, and its
+        revision.
 
     """
     real, lost = one._client.transact, list[Any]()
@@ -208,6 +209,7 @@ async def losing(
         while not lost:
             assert not writing.done()
             await asyncio.sleep(0.001)
+        await asyncio.sleep(0.1)
         yield writing, lost[0].header.revision
 
 

@@ -185,7 +185,8 @@ class OpenVSwitch:
                     _LOG.exception("switch %s: unexpected", self.config.name)
                 finally:
                     if self._openflow is not None:
-                        reached_s = time.monotonic()
+                        # The bridge has answered up to now.
+                        began_s = time.monotonic()
                         self.counters.disconnects += 1
                     self._openflow = None
                     self._held = None
