@@ -20,6 +20,11 @@
 #   make ovs-deb           Debian packages of it; CHECK=1: try them in a chroot, too
 #   make deb               Debian packages of switch, controller and lab, in build/deb
 #   make test-deb          they are installed, tried, upgraded, purged in a new Debian (root)
+#   make wheel             the wheel pacing-switch, for Linux with glibc 2.17 or later, in build/wheel
+#   make test-wheel        it is installed in a new Debian, and a PTF test passes with it (root)
+#   make image             an OCI image of the Debian packages, in build/image (root)
+#   make test-image        a ping through a P4 program and a paced iperf in it (root)
+#   make release           all packages, their digests and bills of materials, in build/release (root)
 #   make bench             packets per second and gap errors, in real time, as ratios
 #   make bench-install     a million classes through P4Runtime: time and memory (CLASSES=...)
 #   make bench-cluster     rate changes through three controllers on etcd: rate, latency, cost of each
@@ -49,7 +54,8 @@
 #                          sender, on this machine's kernel instead of in the lab; EDGE=ovs: one
 #                          sender with Open vSwitch at the edge, too; EDGE=bmv2: with stock BMv2,
 #                          in real time
-#   make test-deb          AGAIN=1: build the packages a second time, too, and compare them
+#   make test-deb          AGAIN=1: build the packages a second time, too, and compare them; so
+#                          make test-wheel, make test-image and make release
 #   make experiments       QUICK=1 scaled down; REALTIME=1 on this machine's kernel; AGAIN=1 twice,
 #                          and compare the two to the byte; CORES=1 runs at once;
 #                          PROFILE=mininet/workflow/slurm: on a cluster
@@ -376,7 +382,7 @@ faults: test-packages dev-venv switch
 test-python: dev-venv switch
 	@echo "== reference model, virtual time, command line, conformance, wheel, dashboard, faults"
 	@$(PYTHON) -m pytest -q tests/model tests/virtual tests/cli tests/conformance tests/differential \
-	    tests/oracle tests/soak tests/fuzz tests/bmv2_thrift tests/python
+	    tests/oracle tests/soak tests/fuzz tests/bmv2_thrift tests/python tests/packages
 	@$(PYTHON) -m pytest -q tests/web
 	@$(PYTHON) -m pytest -q tests/outside
 	@echo "== the simulation of controllers, a hundred seeds"
@@ -431,12 +437,12 @@ test-ovs-all:
 PACKAGE_TARGET := $(abspath $(BUILD)/package/target)
 PACKAGE_SWITCH := $(PACKAGE_TARGET)/release/pacing_switch
 CARGO_FOLDER := $(abspath $(or $(CARGO_HOME),$(HOME)/.cargo))
+PACKAGE_CARGO = env -u MAKEFLAGS CARGO_TARGET_DIR=$(PACKAGE_TARGET) CARGO_PROFILE_RELEASE_DEBUG=false \
+    RUSTFLAGS="--remap-path-prefix=$(CURDIR)=. --remap-path-prefix=$(CARGO_FOLDER)=cargo" \
+    CFLAGS="-O2 -ffile-prefix-map=$(CURDIR)=. -ffile-prefix-map=$(CARGO_FOLDER)=cargo"
 $(PACKAGE_SWITCH): $(SWITCH_SOURCES) $(DESCRIPTORS)
 	@echo "building pacing_switch for the packages (about 5 min the first time)"
-	@cd switch && env -u MAKEFLAGS CARGO_TARGET_DIR=$(PACKAGE_TARGET) CARGO_PROFILE_RELEASE_DEBUG=false \
-	    RUSTFLAGS="--remap-path-prefix=$(CURDIR)=. --remap-path-prefix=$(CARGO_FOLDER)=cargo" \
-	    CFLAGS="-O2 -ffile-prefix-map=$(CURDIR)=. -ffile-prefix-map=$(CARGO_FOLDER)=cargo" \
-	    cargo build --release --locked --bin pacing_switch
+	@cd switch && $(PACKAGE_CARGO) cargo build --release --locked --bin pacing_switch
 	@touch $@
 
 .PHONY: deb
@@ -449,8 +455,48 @@ deb:
 .PHONY: test-deb
 test-deb:
 	@test -e $(BUILD)/deb/SHA256SUMS || $(MAKE) deb
-	@tests/packages/run
-	@$(if $(filter-out 0,$(AGAIN)),tests/packages/again)
+	@tests/packages/deb
+	@$(if $(filter-out 0,$(AGAIN)),tests/packages/again deb)
+
+# What builds the wheel and the bills of materials, in an environment of its own.
+RELEASE_TOOLS := $(BUILD)/release-tools
+$(RELEASE_TOOLS)/.stamp: requirements-release.lock | packages
+	@echo "installing the Python packages of requirements-release.lock into $(RELEASE_TOOLS) (about 30 s)"
+	@test -x $(RELEASE_TOOLS)/bin/pip || /usr/bin/python3 -m venv $(RELEASE_TOOLS)
+	@$(RELEASE_TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+.PHONY: wheel
+wheel: $(RELEASE_TOOLS)/.stamp $(DESCRIPTORS)
+	@echo "building the wheel (about 5 min the first time)"
+	@$(PACKAGE_CARGO) packaging/wheel $(RELEASE_TOOLS)
+
+.PHONY: test-wheel
+test-wheel:
+	@tools/bootstrap deb
+	@test -e $(BUILD)/wheel/SHA256SUMS || $(MAKE) wheel
+	@tests/packages/wheel
+	@$(if $(filter-out 0,$(AGAIN)),tests/packages/again wheel)
+
+.PHONY: image
+image: $(RELEASE_TOOLS)/.stamp
+	@tools/bootstrap deb
+	@test -e $(BUILD)/deb/p4-pspacer_$$(packaging/version)_amd64.deb || $(MAKE) deb
+	@packaging/image/build $(RELEASE_TOOLS)
+
+.PHONY: test-image
+test-image:
+	@test -e $(BUILD)/image/SHA256SUMS || $(MAKE) image
+	@tests/packages/image
+	@$(if $(filter-out 0,$(AGAIN)),tests/packages/again image)
+
+.PHONY: release
+release: $(RELEASE_TOOLS)/.stamp
+	@$(MAKE) deb
+	@$(MAKE) wheel
+	@$(MAKE) image
+	@packaging/release $(RELEASE_TOOLS)
+	@$(if $(filter-out 0,$(AGAIN)),tests/packages/again release)
 
 .PHONY: pictures
 pictures: test-packages dev-venv switch
@@ -459,7 +505,8 @@ pictures: test-packages dev-venv switch
 .PHONY: lock
 lock:
 	@$(PYTHON) -m pip install --quiet pip-tools
-	@for which in requirements requirements-dev requirements-experiments requirements-fuzz; do \
+	@for which in requirements requirements-dev requirements-experiments requirements-fuzz \
+	    requirements-release; do \
 	    $(PYTHON) -m piptools compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 	    $$(test $$which != requirements-dev || echo --constraint=requirements.lock) \

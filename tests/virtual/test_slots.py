@@ -17,8 +17,9 @@ from pacer_entries import (
     slots_of_flows,
     station,
 )
+from pacing_switch import TimedFrame
 from tcp_traffic import STATIONS, frame_of
-from virtual_switch import Port, TimedFrame, VirtualRun, run
+from virtual_switch import Port, VirtualRun, run
 
 SLOTS, SLOT_NS = 8, 121_440
 """A full frame's time at 100 Mbit/s."""

@@ -18,4 +18,6 @@ How the modules lean on each other, top to bottom:
   switch's own gRPC service. `openvswitch` is one bridge over OpenFlow and OVSDB.
 """
 
-__version__ = "0.1.0"
+from importlib.metadata import version
+
+__version__ = version("pacer-controller")

@@ -1,0 +1,92 @@
+"""Recipes, versions and documentation of the packages agree; nothing is built."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+INSTALL = (ROOT / "docs" / "install.md").read_text()
+WHEEL: dict[str, Any] = tomllib.loads((ROOT / "python" / "pyproject.toml").read_text())
+
+
+def version(*options: str) -> str:
+    command = [str(ROOT / "packaging" / "version"), *options]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def pins(name: str) -> dict[str, str]:
+    """Return the versions that a requirements file sets."""
+    found = re.findall(r"^([a-z0-9-]+)==([^ \\\n]+)", (ROOT / name).read_text(), re.MULTILINE)
+    return dict(found)
+
+
+def test_there_is_one_version() -> None:
+    cargo = tomllib.loads((ROOT / "switch" / "Cargo.toml").read_text())
+    of_all = cargo["workspace"]["package"]["version"]
+    assert version("--plain") == of_all
+    assert version().startswith(of_all)
+    for part in ("pacer-controller", "pacer-mininet"):
+        assert importlib.metadata.version(part) == of_all, part
+    for folder in ("python", "controller", "mininet"):
+        project = tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]
+        assert project["dynamic"] == ["version"], folder
+        assert "version" not in project, folder
+    for crate in (ROOT / "switch" / "crates").glob("*/Cargo.toml"):
+        assert "version.workspace = true" in crate.read_text(), crate
+
+
+def test_the_tools_of_a_release_are_pinned() -> None:
+    wanted, locked = pins("requirements-release.in"), pins("requirements-release.lock")
+    assert wanted.items() <= locked.items()
+    assert WHEEL["build-system"]["requires"] == [f"maturin=={wanted['maturin']}"]
+
+
+def test_the_wheels_tag_is_the_documented_glibc() -> None:
+    glibc = {"manylinux2014": "2.17", "manylinux_2_28": "2.28"}
+    assert f"glibc {glibc[WHEEL['tool']['maturin']['compatibility']]} or later" in INSTALL
+    python = WHEEL["project"]["requires-python"].removeprefix(">=")
+    assert f"Python {python} or later" in INSTALL
+
+
+def test_the_image_has_what_the_page_says() -> None:
+    folder = ROOT / "packaging" / "image"
+    # The base comes from Debian's packages, not from an image registry.
+    assert re.findall("^FROM .*", (folder / "Containerfile").read_text(), re.MULTILINE) == [
+        "FROM scratch"
+    ]
+    build = (folder / "build").read_text()
+    assert '--tag "p4-pspacer:$tag"' in build
+    assert "p4-pspacer:VERSION" in INSTALL
+    installed = re.search(r"apt-get .* /srv/\*\.deb (.*)", (folder / "install").read_text())
+    assert installed is not None
+    assert {"iperf", "iperf3"} <= set(installed[1].split())
+
+
+@pytest.mark.parametrize("name", ["run.py", "tests/router.py"])
+def test_the_page_on_ptf_shows_the_examples_own_lines(name: str) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "ptf.md").read_text(), re.DOTALL)
+    text = (ROOT / "examples" / "ptf" / name).read_text()
+    assert sum(block in text for block in blocks) == 1
+
+
+def test_every_documented_target_collects_into_the_release() -> None:
+    release = (ROOT / "packaging" / "release").read_text()
+    for name in ("pacing_switch", "p4-pspacer", "image"):
+        assert f"{name}.cdx.json" in release
+        assert f"`{name}.cdx.json`" in INSTALL
+
+
+def test_the_examples_entries_fit_its_program() -> None:
+    entries = json.loads((ROOT / "examples" / "ptf" / "entries.json").read_text())
+    compiled = ROOT / "tests" / "bench" / "programs" / "compiled" / "v1model" / "router.json"
+    program = json.loads(compiled.read_text())
+    tables = {table["name"] for pipeline in program["pipelines"] for table in pipeline["tables"]}
+    assert {entry["table"] for entry in entries["table_entries"]} <= tables
