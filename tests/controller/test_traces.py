@@ -80,7 +80,7 @@ def test_packets_of_a_filter_are_traced_as_they_come(
     opened = threading.Event()
 
     def watch() -> None:
-        query = {"match": "udp dport 5001", "count": 2, "port": 1}
+        query: dict[str, str | int] = {"match": "udp dport 5001", "count": 2, "port": 1}
         with controller.http.stream("GET", TRACES, params=query) as stream:
             kind = ""
             for line in stream.iter_lines():

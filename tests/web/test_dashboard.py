@@ -377,3 +377,44 @@ def test_the_colours_can_be_chosen_and_stay_so(controller: Controller, open_page
     assert background(page) < 200
     page.reload()
     assert background(page) < 200
+
+
+FRAME = (
+    "ffffffffffff 020000000001 0800 4500001c00004000401100000a0000010a000101 "
+    "9c40 1389 0008 0000" + "00" * 18
+)
+"""A UDP packet to port 5001 and to all stations."""
+
+
+def test_a_dry_run_is_shown_as_a_tree(controller: Controller, open_page: Open) -> None:
+    make_class(controller)
+    page = open_page(controller.url)
+    wait_live(page)
+    form = page.locator("#dry-run-form")
+    form.get_by_label("A frame that might come in").fill(FRAME)
+    form.get_by_role("button").click()
+    trace = page.locator(".trace")
+    expect(trace.locator("summary")).to_contain_text("60 bytes at port 1")
+    expect(trace).to_contain_text("PacerIngress.classes")
+    expect(trace.locator(".end", has_text="egress port 2")).to_be_visible()
+    form.get_by_label("Port").fill("99")
+    form.get_by_role("button").click()
+    expect(page.locator("#trace-message")).to_contain_text("no port 99")
+    expect(trace).to_have_count(0)
+
+
+@pytest.mark.usefixtures("traffic")
+def test_packets_are_watched_until_their_count(controller: Controller, open_page: Open) -> None:
+    make_class(controller)
+    page = open_page(controller.url)
+    wait_live(page)
+    form = page.locator("#watch-form")
+    form.get_by_label("Packets that come in").fill("udp dport 5001")
+    form.get_by_label("Count").fill("3")
+    form.get_by_role("button").click()
+    expect(page.locator(".trace")).to_have_count(3)
+    expect(page.locator(".trace[open]")).to_have_count(1)
+    expect(page.locator("#watch")).to_have_text("Watch")
+    form.get_by_label("Packets that come in").fill("udp and")
+    form.get_by_role("button").click()
+    expect(page.locator("#trace-message")).to_contain_text("syntax error")

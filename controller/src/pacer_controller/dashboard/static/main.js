@@ -9,6 +9,7 @@ import * as format from "./format.js";
 import { Growth, RecentBuckets } from "./history.js";
 import { BY_PROGRAM, NO_LOSS, PortCard } from "./ports.js";
 import { at, Follower, Problem, request, setToken } from "./server.js";
+import { endTraces, setUpTraces } from "./traces.js";
 
 const CARDS = 24;
 const RESOURCES_MS = 10000;
@@ -154,6 +155,7 @@ class SwitchPage {
   showPorts(statistics, t, clock) {
     this.ports.show(statistics.ports.map((row) => [row.port, { row, t, clock }]));
     find("port-section").hidden = !statistics.ports.length;
+    find("trace-section").hidden = !statistics.traffic_manager;
     put(find("ports-count"), String(statistics.ports.length));
   }
 
@@ -266,6 +268,7 @@ const follower = new Follower((state, detail) => {
 
 function choose(name) {
   page?.close();
+  endTraces();
   page = new SwitchPage(name);
   history.replaceState(null, "", `#${encodeURIComponent(name)}`);
   showNames();
@@ -321,6 +324,7 @@ async function start() {
 
 setUpTheme();
 setUpForm(() => page.name);
+setUpTraces(() => page.name);
 find("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
   setToken(find("token").value.trim());

@@ -81,6 +81,20 @@ async function* events(body, alive) {
   }
 }
 
+/** Opens a stream of server-sent events: yields [event, data]. `alive` is called as it sends. */
+export async function* streamOf(path, signal, alive = () => {}) {
+  let response;
+  try {
+    response = await fetch(path, { headers: headers({ Accept: "text/event-stream" }), signal,
+      cache: "no-store" });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem(0, "the controller does not answer");
+  }
+  if (!response.ok) throw await problemOf(response);
+  yield* events(response.body, alive);
+}
+
 const pause = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
 
 /**
@@ -140,11 +154,8 @@ export class Follower {
     };
     alive();
     try {
-      const response = await fetch(`/v1/stats/stream?${query}`,
-        { headers: headers({ Accept: "text/event-stream" }), signal: this.abort.signal,
-          cache: "no-store" });
-      if (!response.ok) throw await problemOf(response);
-      for await (const [kind, data] of events(response.body, alive)) {
+      const stream = streamOf(`/v1/stats/stream?${query}`, this.abort.signal, alive);
+      for await (const [kind, data] of stream) {
         if (run !== this.run) return;
         if (kind === "stats") {
           this.onState("live");
