@@ -5,6 +5,7 @@
 //! well and panics otherwise.
 
 mod call;
+mod filter;
 mod packets;
 mod program;
 mod thrift;
@@ -14,6 +15,7 @@ mod write_request;
 use std::path::PathBuf;
 
 pub use call::call;
+pub use filter::filter;
 pub use packets::{capture, packets};
 pub use program::program;
 pub use thrift::thrift;

@@ -104,10 +104,12 @@ struct Run {
     sent: Sent,
     now_ns: u64,
     events: usize,
+    traced: bool,
 }
 
 impl Run {
-    /// A switch with the program and the entries that the bytes choose. `traced`: its packets are.
+    /// A switch with the program and the entries that the bytes choose. `traced`: its packets are, and each comes after a
+    /// dry run of it.
     fn new(program: u8, entries: u8, traced: bool) -> Self {
         let mut switch = Switch::new(
             SwitchConfig {
@@ -147,6 +149,7 @@ impl Run {
             sent: Sent::default(),
             now_ns: 0,
             events: 0,
+            traced,
         }
     }
 
@@ -154,6 +157,12 @@ impl Run {
     fn receive(&mut self, port: u16, frame: &[u8], at_ns: u64) {
         self.now_ns = at_ns;
         self.switch.poll(at_ns, &mut self.sent);
+        if self.traced {
+            let next_ns = self.switch.poll_at_ns();
+            // It may be a PAUSE frame, or too long.
+            let _ = self.switch.dry_run(port % PORTS, frame);
+            assert_eq!(self.switch.poll_at_ns(), next_ns, "a dry run has an effect");
+        }
         self.switch.receive(port % PORTS, frame, at_ns, at_ns);
         self.switch.poll(at_ns, &mut self.sent);
     }

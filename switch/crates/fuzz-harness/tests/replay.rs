@@ -51,6 +51,11 @@ fn thrift_messages() {
 }
 
 #[test]
+fn filters() {
+    replay("filter", fuzz_harness::filter);
+}
+
+#[test]
 fn trains() {
     replay("train", fuzz_harness::train);
 }
