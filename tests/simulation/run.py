@@ -39,7 +39,6 @@ from world import (
     World,
     scene_of,
     schedule,
-    shortcuts,
     sizes,
 )
 
@@ -220,7 +219,6 @@ def _run(loop: SimulatedLoop, work: Work, faults: Sequence[Fault], story: bool) 
     seed = work.seed
     with contextlib.ExitStack() as stack:
         errors = stack.enter_context(_logging(loop, story=story))
-        stack.enter_context(shortcuts())
         stack.enter_context(sizes(seed))
         stack.enter_context(simulated(loop, seed))
         stack.enter_context(vfs.installed(loop))

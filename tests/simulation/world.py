@@ -26,7 +26,6 @@ from unittest import mock
 from bridge import Bridge
 from disk import Disk, Failing
 from etcd import Cluster
-from finsy.p4schema import P4SchemaCache
 from loop import PROCESS, Node, Process, SimulatedLoop
 from network import Endpoint, Network
 from pacer_controller import rates
@@ -313,22 +312,6 @@ def _checkpoints(pages: int) -> Iterator[None]:
         return made
 
     with mock.patch.object(sqlite3, "connect", connected):
-        yield
-
-
-@contextlib.contextmanager
-def shortcuts() -> Iterator[None]:
-    """Read each P4 program once: it takes as long as the rest of a connection."""
-    known: dict[tuple[int, Any], Any] = {}
-    load = P4SchemaCache.load_p4info
-
-    def cached(p4info: Any, blob: Any) -> Any:
-        key = (id(p4info), blob)
-        if key not in known:
-            known[key] = (p4info, load(p4info, blob))
-        return known[key][1]
-
-    with mock.patch.object(P4SchemaCache, "load_p4info", cached):
         yield
 
 

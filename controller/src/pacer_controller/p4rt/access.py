@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import finsy as fy
@@ -200,39 +201,54 @@ def _count(data: fy.P4CounterData | None) -> Count:
     return Count() if data is None else Count(data.packet_count, data.byte_count)
 
 
-async def class_counters(
-    switch: fy.Switch, schema: fy.P4Schema, classes: Sequence[int]
-) -> dict[str, dict[int, Count]]:
-    """Return the counters of classes, by short name and class index."""
+@dataclass(frozen=True)
+class Counters:
+    """The counters of a switch.
+
+    Attributes:
+        classes: by short name and class index.
+        drops: the program's drops by cause.
+        flows: by flow entry.
+
+    """
+
+    classes: Mapping[str, Mapping[int, Count]]
+    drops: Mapping[str, Count]
+    flows: Mapping[Key, Count]
+
+
+async def counters(switch: fy.Switch, schema: fy.P4Schema, classes: Sequence[int]) -> Counters:
+    """Read the counters of some classes, of all flows, and of drops, in one request if they fit.
+
+    Raises:
+        SwitchUnreadableError: the switch did not answer.
+
+    """
     short = {schema.counters[name].id: label for label, name in CLASS_COUNTERS.items()}
-    result: dict[str, dict[int, Count]] = {label: {} for label in CLASS_COUNTERS}
-    query = [fy.P4CounterEntry(n, index=i) for i in classes for n in CLASS_COUNTERS.values()]
-    async for entry in _read_all(switch, query):
-        number = schema.counters[entry.counter_id].id
-        result[short[number]][entry.index] = _count(entry.data)
-    return result
-
-
-async def drop_counters(switch: fy.Switch, schema: fy.P4Schema) -> dict[str, Count]:
-    """Return the program's drops by cause."""
-    query = [fy.P4CounterEntry(_DROPS, index=index) for index in DROP_CAUSES]
-    drops = {
-        DROP_CAUSES[entry.index]: _count(entry.data) async for entry in _read_all(switch, query)
-    }
+    query: list[object] = [
+        fy.P4CounterEntry(n, index=i) for i in classes for n in CLASS_COUNTERS.values()
+    ]
+    query += [fy.P4CounterEntry(_DROPS, index=index) for index in DROP_CAUSES]
     if _HOLD_DROPS in {counter.name for counter in schema.counters}:
-        async for entry in _read_all(switch, [fy.P4CounterEntry(_HOLD_DROPS, index=0)]):
+        query.append(fy.P4CounterEntry(_HOLD_DROPS, index=0))
+    query.append(fy.P4TableEntry(entries.FLOWS, counter_data=fy.P4CounterData()))
+    of_classes: dict[str, dict[int, Count]] = {label: {} for label in CLASS_COUNTERS}
+    drops: dict[str, Count] = {}
+    flows: dict[Key, Count] = {}
+    drop_number = schema.counters[_DROPS].id
+    async for entry in _read_all(switch, query):
+        if isinstance(entry, fy.P4TableEntry):
+            if not entry.is_default_action:
+                flows[entries.from_finsy(entry, schema).key] = _count(entry.counter_data)
+            continue
+        number = schema.counters[entry.counter_id].id
+        if number in short:
+            of_classes[short[number]][entry.index] = _count(entry.data)
+        elif number == drop_number:
+            drops[DROP_CAUSES[entry.index]] = _count(entry.data)
+        else:
             drops[HOLD_LIMIT] = _count(entry.data)
-    return drops
-
-
-async def flow_counters(switch: fy.Switch, schema: fy.P4Schema) -> dict[Key, Count]:
-    """Return the counters of flow entries, by entry."""
-    query = fy.P4TableEntry(entries.FLOWS, counter_data=fy.P4CounterData())
-    return {
-        entries.from_finsy(entry, schema).key: _count(entry.counter_data)
-        async for entry in _read_all(switch, [query])
-        if not entry.is_default_action
-    }
+    return Counters(of_classes, drops, flows)
 
 
 async def registers(

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import functools
 import logging
 import time
 from collections.abc import Callable, Coroutine
@@ -13,6 +12,7 @@ import finsy as fy
 
 from pacer_controller.config import SwitchConfig
 from pacer_controller.p4rt import errors
+from pacer_controller.p4rt.schemas import schema
 from pacer_controller.p4rt.session import KEEPALIVE, Session
 from pacer_controller.rows import Rows
 from pacer_controller.slots import Slot
@@ -38,20 +38,6 @@ RETRY_REFUSED_S = 5.0
 
 UNREACHED_S = 10.0
 """Time without an answer after which a switch may go to another controller, in seconds."""
-
-
-@functools.lru_cache(maxsize=16)
-def _parsed(path: Path, _changed_ns: int) -> Any:
-    return fy.P4Schema(path).p4info
-
-
-def p4info(path: Path) -> Any:
-    """Return a P4Info message, parsed once for all switches and attempts to connect.
-
-    The controller tries to connect to a missing switch every second, and the text takes
-    milliseconds to parse. With hundreds of missing switches parsing would take all the time.
-    """
-    return _parsed(path, path.stat().st_mtime_ns)
 
 
 class Connection:
@@ -217,9 +203,6 @@ class Connection:
         """Connect once and stay until the connection breaks."""
         address, credentials = endpoint(self._config.address, self._context.tls)
         options = fy.SwitchOptions(
-            # finsy takes the message as well as the path.
-            p4info=p4info(self._p4info_path),
-            p4blob=self._json_path,
             device_id=self._config.device_id,
             ready_handler=self._ready,
             channel_credentials=credentials,
@@ -230,6 +213,7 @@ class Connection:
             address,
             options,
             self._context.tenure,
+            schema(self._p4info_path, self._json_path),
             self._admitted,
             bids=held,
             # Stock BMv2 treats an update without an election id as a bid of 0.

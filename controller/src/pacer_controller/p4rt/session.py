@@ -204,6 +204,7 @@ class Session(fy.Switch):  # type: ignore[misc]
         address: HOST:PORT.
         options: finsy's options.
         tenure: the right to write, and the source of ids.
+        schema: the program that the switch should have.
         bids: whether to bid; if not, the session only reads.
         looks_first: whether to be the backup of an existing primary (`Bidder`).
         keepalive: whether the switch accepts keepalive probes.
@@ -217,6 +218,7 @@ class Session(fy.Switch):  # type: ignore[misc]
         address: str,
         options: Any,
         tenure: Tenure,
+        schema: fy.P4Schema,
         admitted: Callable[[], Awaitable[None]],
         *,
         bids: bool,
@@ -224,11 +226,16 @@ class Session(fy.Switch):  # type: ignore[misc]
         keepalive: bool,
     ) -> None:
         super().__init__(name, address, options)
+        # finsy would read and hash the program anew.
+        self._p4schema = schema
         self._arbitrator = Bidder(tenure, looks_first=looks_first)
         self._tenure = tenure
         self._bids = bids
         self._keepalive = keepalive
         self._admitted = admitted
+
+    async def _get_pipeline(self) -> None:
+        """Do nothing: a session that does not bid needs no copy of the switch's P4Info."""
 
     async def _run(self) -> None:
         """Run like finsy's session, with this client, and without a stream if none is needed."""

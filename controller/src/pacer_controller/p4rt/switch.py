@@ -20,7 +20,8 @@ from pacer_controller import entries, learning, rates
 from pacer_controller.burst.measure import Measured
 from pacer_controller.config import SwitchConfig
 from pacer_controller.p4rt import access, bandwidth, burstiness, errors
-from pacer_controller.p4rt.connection import Connection, p4info
+from pacer_controller.p4rt.connection import Connection
+from pacer_controller.p4rt.schemas import schema
 from pacer_controller.p4rt.stations import StationLearner
 from pacer_controller.p4rt.tracing import SwitchTracing
 from pacer_controller.records import Desired, Record
@@ -76,7 +77,7 @@ class P4Switch:
         self.ports: list[PortInfo] = [PortInfo(number) for number in config.ports]
         self.failed: dict[str, str] = {}
         self._resync = asyncio.Event()
-        self.schema = fy.P4Schema(p4info(p4info_path))
+        self.schema = schema(p4info_path, json_path)
         self._tables = {table.name: table.size for table in self.schema.tables}
         self._forwards = entries.FORWARD in self._tables and entries.SOURCES in self._tables
         self.capabilities = self._capabilities()
@@ -562,9 +563,8 @@ class P4Switch:
         traffic: dict[str, Any] | None,
         reading: Reading,
     ) -> None:
-        counters = await access.class_counters(switch, self.schema, classes)
-        reading.drops = await access.drop_counters(switch, self.schema)
-        reading.flows = await access.flow_counters(switch, self.schema)
+        counters = await access.counters(switch, self.schema, classes)
+        reading.drops, reading.flows = counters.drops, counters.flows
         clocks: dict[int, int] = {}
         if traffic is not None:
             clocks = await self.registers("PacerIngress.clock_ns", classes) or {}
@@ -573,7 +573,7 @@ class P4Switch:
         now_ns = reading.now_ns or 0
         reading.classes = {
             index: {
-                **{label: counts.get(index) for label, counts in counters.items()},
+                **{label: counts.get(index) for label, counts in counters.classes.items()},
                 "backlog_bytes": states.get(index, {}).get("backlog_bytes"),
                 "held_packets": states.get(index, {}).get("held_packets"),
                 "owed_ns": max(0, clocks[index] - now_ns) if index in clocks else None,

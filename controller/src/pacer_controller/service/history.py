@@ -19,6 +19,10 @@ KEPT_S = 60.0
 INTERVAL_S = 2.0
 READ_MOST_S = 5.0
 """Longest time that one reading of a switch may take."""
+
+READS_MOST_PER_S = 20.0
+"""Most switches that are read in a second: more have fewer points in a minute."""
+
 CLASSES_MOST = 256
 """Most classes of a switch that is read: more take longer, and a page shows fewer."""
 
@@ -27,7 +31,10 @@ Point = tuple[float, dict[tuple[str, str], tuple[int | None, int | None]]]
 
 
 class History:
-    """Reads all connected switches every INTERVAL_S, and keeps the rates for a minute.
+    """Reads the connected switches in turn, and keeps the rates for a minute.
+
+    Each switch is read every INTERVAL_S, or less often if more than READS_MOST_PER_S would be read
+    in a second. The readings are spread over this time.
 
     Args:
         service: the service that has the switches.
@@ -38,36 +45,56 @@ class History:
         self._service = service
         self._points: dict[ManagedSwitch, deque[Point]] = {}
         self._overdue: Counter[ManagedSwitch] = Counter()
+        self._under: set[ManagedSwitch] = set()
+        """The switches whose reading is under way."""
 
     async def run(self) -> None:
         """Read until cancelled."""
         samples: dict[ManagedSwitch, Samples] = {}
-        while True:
-            switches = list(self._service.switches.values())
-            samples = {found: samples.get(found, Samples()) for found in switches}
-            self._points = {
-                found: self._points.get(found, deque(maxlen=round(KEPT_S / INTERVAL_S)))
-                for found in switches
-            }
-            self._overdue = Counter({found: self._overdue[found] for found in switches})
-            await asyncio.gather(*(self._read(found, of) for found, of in samples.items()))
-            await asyncio.sleep(INTERVAL_S)
+        async with asyncio.TaskGroup() as readings:
+            while True:
+                samples = self._known(samples)
+                read = [found for found in samples if self._reads(found)]
+                pause_s = max(INTERVAL_S / max(1, len(read)), 1 / READS_MOST_PER_S)
+                for found in read:
+                    if found not in self._under:
+                        self._under.add(found)
+                        readings.create_task(self._read(found, samples[found]))
+                    await asyncio.sleep(pause_s)
+                if not read:
+                    await asyncio.sleep(INTERVAL_S)
+
+    def _known(self, samples: dict[ManagedSwitch, Samples]) -> dict[ManagedSwitch, Samples]:
+        """Return the samples of all switches, and forget those that are gone."""
+        switches = list(self._service.switches.values())
+        self._points = {
+            found: self._points.get(found, deque(maxlen=round(KEPT_S / INTERVAL_S)))
+            for found in switches
+        }
+        self._overdue = Counter({found: self._overdue[found] for found in switches})
+        return {found: samples.get(found, Samples()) for found in switches}
+
+    @staticmethod
+    def _reads(found: ManagedSwitch) -> bool:
+        connected = found.driver.state is State.CONNECTED
+        return connected and len(found.desired.used) < CLASSES_MOST
 
     async def _read(self, found: ManagedSwitch, samples: Samples) -> None:
-        if found.driver.state is not State.CONNECTED or len(found.desired.used) >= CLASSES_MOST:
-            return
         try:
             async with asyncio.timeout(READ_MOST_S):
                 measured = await statistics(found, samples, SHARED_S)
         except Problem:  # Requests for statistics report it.
             return
         except TimeoutError:
-            self._overdue[found] += 1
+            if found in self._points:
+                self._overdue[found] += 1
             _LOG.warning("reading switch %s took longer than %g s", found.name, READ_MOST_S)
             return
         except Exception:
             _LOG.exception("the rates of switch %s could not be read", found.name)
             return
+        finally:
+            self._under.discard(found)
         rates = {
             ("flow" if row["flow"] else "class", str(row["flow"] or row["name"])): (
                 row["achieved_bps"],
@@ -76,7 +103,9 @@ class History:
             for row in measured["classes"]
             if row["flow"] or row["name"]
         }
-        self._points[found].append((time.monotonic(), rates))
+        points = self._points.get(found)
+        if points is not None:
+            points.append((time.monotonic(), rates))
 
     def view(self, name: str) -> dict[str, Any]:
         """Return the rates of a switch's classes, oldest first.
