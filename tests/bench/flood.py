@@ -31,6 +31,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import grpc.aio
 import httpx
 import measures
 from own_namespace import run_inside
@@ -155,12 +156,9 @@ def refusals(address: str, controller: Controller) -> int:
     """How many calls and connections switch and controller have refused."""
 
     async def of_switch() -> dict[str, int]:
-        service = TrafficManager(address)
-        try:
-            counts: dict[str, int] = (await service.statistics([]))["switch"]["refusals"]
-        finally:
-            await service.close()
-        return counts
+        async with grpc.aio.insecure_channel(address) as channel:
+            statistics = await TrafficManager(channel).statistics([])
+        return dict(statistics["switch"]["refusals"])
 
     own: dict[str, int] = controller.get("/v1/controller")["refusals"]
     return sum(asyncio.run(of_switch()).values()) + sum(own.values())

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc.aio
 from pacing_switch.wires import make_wires
 
 HERE = Path(__file__).resolve()
@@ -76,17 +77,15 @@ def flood(*command: str, user: int | None = None) -> Iterator[None]:
 
 async def changes(address: str, primary: Primary) -> dict[str, Any]:
     """Change a port again and again as the primary; then ask for the switch's statistics."""
-    service = TrafficManager(address)
     refused = []
-    try:
+    async with grpc.aio.insecure_channel(address) as channel:
+        service = TrafficManager(channel)
         for number in range(CHANGES):
             try:
                 await service.set_port(1, {"fifo_bytes": 100_000 + number}, primary)
             except ServiceUnavailableError as error:
                 refused.append(str(error))
         statistics = await service.statistics([])
-    finally:
-        await service.close()
     return {"refused": refused, "refusals": statistics["switch"]["refusals"]}
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 
+import grpc.aio
 import pytest
 
 from controller_harness import free_port
@@ -37,11 +38,8 @@ def test_class_queues_become_lists() -> None:
 
 def test_nobody_there() -> None:
     async def ask() -> None:
-        client = TrafficManager(f"127.0.0.1:{free_port()}")
-        try:
-            await client.ports()
-        finally:
-            await client.close()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{free_port()}") as channel:
+            await TrafficManager(channel).ports()
 
     with pytest.raises(ServiceUnavailableError, match="ListPorts: UNAVAILABLE") as caught:
         asyncio.run(ask())
@@ -51,12 +49,13 @@ def test_nobody_there() -> None:
 def test_a_closed_connection_is_no_cancellation() -> None:
     async def ask_and_close() -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
-            client = TrafficManager(f"127.0.0.1:{silent.getsockname()[1]}")
+            channel = grpc.aio.insecure_channel(f"127.0.0.1:{silent.getsockname()[1]}")
+            client = TrafficManager(channel)
             asked = asyncio.create_task(client.ports())
             # The call is under way once the other side has a connection.
             connection, _ = await asyncio.to_thread(silent.accept)
             with connection:
-                await client.close()
+                await channel.close()
                 with pytest.raises(ServiceUnavailableError, match="connection closed"):
                     await asked
                 with pytest.raises(ServiceUnavailableError, match="connection closed"):

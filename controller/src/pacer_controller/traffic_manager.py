@@ -6,7 +6,6 @@ from typing import Any
 
 import grpc
 import grpc.aio
-from finsy import GRPCCredentialsTLS
 
 from pacer_controller.fields import NO_LINE_RATE
 from pacer_controller.southbound import PortInfo
@@ -42,39 +41,15 @@ class Primary:
 
 
 class TrafficManager:
-    """One connection to one switch's traffic manager.
+    """One switch's traffic manager, on a connection to the switch.
 
     Args:
-        address: HOST:PORT, the same as P4Runtime's.
-        tls: the TLS credentials; None: a plain connection.
-        options: further options of the gRPC channel.
+        channel: the connection, which P4Runtime can use, too; the caller closes it.
 
     """
 
-    def __init__(
-        self,
-        address: str,
-        tls: GRPCCredentialsTLS | None = None,
-        options: Sequence[tuple[str, int | str]] = (),
-    ) -> None:
-        settings: list[tuple[str, int | str]] = [
-            *options,
-            ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.max_reconnect_backoff_ms", 1000),
-            # Another connection than P4Runtime's may be in back-off; do not share its state.
-            ("grpc.use_local_subchannel_pool", 1),
-        ]
-        if tls is None:
-            self._channel = grpc.aio.insecure_channel(address, options=settings)
-        else:
-            credentials = tls.to_client_credentials()
-            if tls.target_name_override:
-                settings.append(("grpc.ssl_target_name_override", tls.target_name_override))
-            self._channel = grpc.aio.secure_channel(address, credentials, options=settings)
-
-    async def close(self) -> None:
-        """Close the connection."""
-        await self._channel.close()
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._channel = channel
 
     @property
     def channel(self) -> grpc.aio.Channel:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import grpc.aio
 from pacer_controller.traffic_manager import Primary, TrafficManager
 from ptf import testutils
 
@@ -53,13 +54,11 @@ class GapsTest(PacerTest):
         """Changes port 2 through the switch's own service."""
 
         async def change() -> None:
-            service = TrafficManager(self.address)
-            try:
+            async with grpc.aio.insecure_channel(self.address) as channel:
                 client = self.switch
                 election_id = (client.election_id.high << 64) + client.election_id.low
-                await service.set_port(2, settings, Primary(client.device_id, election_id))
-            finally:
-                await service.close()
+                primary = Primary(client.device_id, election_id)
+                await TrafficManager(channel).set_port(2, settings, primary)
 
         asyncio.run(change())
 
@@ -67,11 +66,8 @@ class GapsTest(PacerTest):
         """The switch's own counters, by port."""
 
         async def read() -> dict[str, Any]:
-            service = TrafficManager(self.address)
-            try:
-                return await service.statistics([])
-            finally:
-                await service.close()
+            async with grpc.aio.insecure_channel(self.address) as channel:
+                return await TrafficManager(channel).statistics([])
 
         return {port["port"]: port for port in asyncio.run(read())["ports"]}
 

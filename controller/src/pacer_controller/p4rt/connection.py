@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import finsy as fy
+import grpc.aio
 
 from pacer_controller.config import SwitchConfig
 from pacer_controller.p4rt import errors
 from pacer_controller.p4rt.schemas import schema
-from pacer_controller.p4rt.session import KEEPALIVE, Session
+from pacer_controller.p4rt.session import Session
 from pacer_controller.rows import Rows
 from pacer_controller.slots import Slot
 from pacer_controller.southbound import (
@@ -116,9 +117,7 @@ class Connection:
                 self._release()
                 self.switch = None
                 self.held = None
-                if self.traffic is not None:
-                    await self.traffic.close()
-                    self.traffic = None
+                self.traffic = None
             cause = errors.take_last_error(self.name)
             now_s = time.monotonic()
             if self._answered:
@@ -222,7 +221,6 @@ class Connection:
         )
         down = asyncio.Event()
         switch.ee.on(fy.SwitchEvent.CHANNEL_DOWN, lambda _: down.set())
-        self.traffic = TrafficManager(address, credentials, KEEPALIVE if own else ())
         async with contextlib.AsyncExitStack() as stack:
             async with asyncio.timeout(CONNECT_S) as self._limit:
                 await stack.enter_async_context(switch)
@@ -234,8 +232,9 @@ class Connection:
             finally:
                 self.counters.disconnects += 1
 
-    async def _admitted(self) -> None:
+    async def _admitted(self, channel: grpc.aio.Channel) -> None:
         """Note that the switch answers, and wait for a slot, however long that takes."""
+        self.traffic = TrafficManager(channel)
         self._answered = True
         self._context.tenure.reaches(True)
         self._extend(None)

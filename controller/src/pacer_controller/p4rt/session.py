@@ -10,7 +10,7 @@ A switch remembers the highest id for ever. If it has no primary and remembers a
 session's, the store's epoch is raised above that id.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import finsy as fy
@@ -25,16 +25,24 @@ BIDS_MOST = 4
 """Most bids in a row; each is above the id that the switch remembered at the time."""
 
 KEEPALIVE_MS = 1_000
+KEEPALIVE_READING_MS = 5_000
 KEEPALIVE_TIMEOUT_MS = 1_000
 
-KEEPALIVE = [
-    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
-    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.max_pings_without_data", 0),
-]
-"""Options with which a channel notices within 2 s that the other end is gone. gRPC's own server,
-which stock BMv2 uses, ends connections that probe more often than every 5 min."""
+
+def _keepalive(*, bids: bool) -> list[tuple[str, int]]:
+    """Return the options with which a channel notices that the other end is gone.
+
+    A session that bids notices it within 2 s; one that only reads, of which a controller has many,
+    within 6 s. gRPC's own server, which stock BMv2 uses, ends connections that probe more often
+    than every 5 min.
+    """
+    return [
+        ("grpc.keepalive_time_ms", KEEPALIVE_MS if bids else KEEPALIVE_READING_MS),
+        ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+    ]
+
 
 _OPTIONS = [
     ("grpc.max_metadata_size", 64 * 1024),
@@ -141,16 +149,18 @@ class GuardedClient(P4Client):
     Args:
         session: whose.
         tenure: whether it may.
-        keepalive: whether the switch takes probes.
+        keepalive: gRPC's options for probes of the switch; empty: it takes none.
 
     """
 
-    def __init__(self, session: "Session", tenure: Tenure, *, keepalive: bool) -> None:
+    def __init__(
+        self, session: "Session", tenure: Tenure, keepalive: Sequence[tuple[str, int]]
+    ) -> None:
         credentials = session.options.channel_credentials
         super().__init__(session.address, credentials, wait_for_ready=False)
         self._switch = session.name
         self._tenure = tenure
-        self._channel_options = [*_OPTIONS, *(KEEPALIVE if keepalive else ())]
+        self._channel_options = [*_OPTIONS, *keepalive]
 
     async def open(self, *, schema: Any = None, complete_request: Any = None) -> None:
         """Open the channel as finsy does, with options that finsy has no parameter for."""
@@ -208,7 +218,8 @@ class Session(fy.Switch):  # type: ignore[misc]
         bids: whether to bid; if not, the session only reads.
         looks_first: whether to be the backup of an existing primary (`Bidder`).
         keepalive: whether the switch accepts keepalive probes.
-        admitted: called when the switch answers; the session goes on when it returns.
+        admitted: called with the connection when the switch answers; the session goes on when it
+            returns.
 
     """
 
@@ -219,7 +230,7 @@ class Session(fy.Switch):  # type: ignore[misc]
         options: Any,
         tenure: Tenure,
         schema: fy.P4Schema,
-        admitted: Callable[[], Awaitable[None]],
+        admitted: Callable[[grpc.aio.Channel], Awaitable[None]],
         *,
         bids: bool,
         looks_first: bool,
@@ -239,7 +250,8 @@ class Session(fy.Switch):  # type: ignore[misc]
 
     async def _run(self) -> None:
         """Run like finsy's session, with this client, and without a stream if none is needed."""
-        client = GuardedClient(self, self._tenure, keepalive=self._keepalive)
+        keepalive = _keepalive(bids=self._bids) if self._keepalive else ()
+        client = GuardedClient(self, self._tenure, keepalive)
         base: Any = super()
         self._p4client = client
         try:
@@ -247,7 +259,8 @@ class Session(fy.Switch):  # type: ignore[misc]
                 schema=self.p4info, complete_request=self._arbitrator.complete_request
             )
             if await client.answers():
-                await self._admitted()
+                assert client.channel is not None
+                await self._admitted(client.channel)
             if self._bids:
                 await self._arbitrator.handshake(self)
             await base._fetch_capabilities()
