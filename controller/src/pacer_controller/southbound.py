@@ -7,9 +7,9 @@ from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 from pacer_controller.burst.measure import Measured
+from pacer_controller.permits import Permits
 from pacer_controller.records import Desired, Record
 from pacer_controller.rows import Key, Row, Rows
-from pacer_controller.slots import Slots
 from pacer_controller.switch_tls import SwitchTls
 
 Notify = Callable[[str, str, dict[str, Any]], None]
@@ -281,7 +281,7 @@ class DriverContext:
         unfit: returns the reason for each resource that the switch cannot hold, by owner of its
             entries; called at each reconcile, when the ports are known.
         tls: the certificates for connections to P4Runtime switches over TLS.
-        slots: bounds the switches that are connected and reconciled at the same time.
+        permits: bounds the switches that are connected and reconciled at the same time.
 
     """
 
@@ -292,7 +292,7 @@ class DriverContext:
     notify: Notify = field(default=lambda _kind, _message, _data: None)
     unfit: Callable[[], Mapping[str, str]] = dict
     tls: SwitchTls = field(default_factory=SwitchTls)
-    slots: Slots = field(default_factory=Slots)
+    permits: Permits = field(default_factory=Permits)
 
 
 @dataclass(frozen=True)

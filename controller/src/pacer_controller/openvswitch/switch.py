@@ -274,7 +274,7 @@ class OpenVSwitch:
         try:
             while not closed.done():
                 self._resync.clear()
-                async with self._context.slots.slot(), self._context.lock:
+                async with self._context.permits.permit(), self._context.lock:
                     await self._reconcile(connection)
                     self.last_error = None
                     self._set_state(State.CONNECTED)

@@ -15,8 +15,8 @@ from pacer_controller.config import SwitchConfig
 from pacer_controller.p4rt import errors
 from pacer_controller.p4rt.schemas import schema
 from pacer_controller.p4rt.session import Session
+from pacer_controller.permits import Permit
 from pacer_controller.rows import Rows
-from pacer_controller.slots import Slot
 from pacer_controller.southbound import (
     DriverContext,
     FenceError,
@@ -87,7 +87,7 @@ class Connection:
         self._reached_s = time.monotonic()
         self._answered = False
         """Whether the switch answered in this session."""
-        self._slot: Slot | None = None
+        self._permit: Permit | None = None
         self._limit: asyncio.Timeout | None = None
         """The time by which the session must have the pipeline in place."""
 
@@ -233,12 +233,12 @@ class Connection:
                 self.counters.disconnects += 1
 
     async def _admitted(self, channel: grpc.aio.Channel) -> None:
-        """Note that the switch answers, and wait for a slot, however long that takes."""
+        """Note that the switch answers, and wait for a permit, however long that takes."""
         self.traffic = TrafficManager(channel)
         self._answered = True
         self._context.tenure.reaches(True)
         self._extend(None)
-        self._slot = await self._context.slots.take()
+        self._permit = await self._context.permits.take()
         self._extend(CONNECT_S)
 
     def _extend(self, time_s: float | None) -> None:
@@ -247,6 +247,6 @@ class Connection:
             self._limit.reschedule(end_s)
 
     def _release(self) -> None:
-        if self._slot is not None:
-            self._slot.release()
-            self._slot = None
+        if self._permit is not None:
+            self._permit.release()
+            self._permit = None

@@ -177,13 +177,13 @@ class GuardedClient(P4Client):
         self._schema = schema
         self._complete_request = complete_request
 
-    async def answers(self) -> bool:
-        """Wait for the first attempt to connect; return whether the switch answers."""
+    async def connected(self) -> grpc.aio.Channel | None:
+        """Wait for the first attempt to connect; return the channel if the switch answers."""
         ready, failed = grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE
         channel: Any = self._channel
         while (state := channel.get_state(try_to_connect=True)) not in (ready, failed):
             await channel.wait_for_state_change(state)
-        return state is ready
+        return channel if state is ready else None
 
     async def request(self, msg: Any) -> Any:
         """Make a request; a write needs the right to write.
@@ -258,9 +258,9 @@ class Session(fy.Switch):  # type: ignore[misc]
             await client.open(
                 schema=self.p4info, complete_request=self._arbitrator.complete_request
             )
-            if await client.answers():
-                assert client.channel is not None
-                await self._admitted(client.channel)
+            channel = await client.connected()
+            if channel is not None:
+                await self._admitted(channel)
             if self._bids:
                 await self._arbitrator.handshake(self)
             await base._fetch_capabilities()

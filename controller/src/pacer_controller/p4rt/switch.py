@@ -201,7 +201,7 @@ class P4Switch:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._resync.wait(), timeout)
             self._resync.clear()
-            async with self._context.slots.slot(), self._context.lock:
+            async with self._context.permits.permit(), self._context.lock:
                 await self._reconcile(switch)
                 self._connection.set_state(State.CONNECTED)
 

@@ -12,6 +12,7 @@ from pacer_controller import __version__
 from pacer_controller.config import AnySwitchConfig, ConfigError, OpenVSwitchConfig, switch_from
 from pacer_controller.events import EventLog
 from pacer_controller.p4rt import P4Switch
+from pacer_controller.permits import Permits
 from pacer_controller.problems import FieldError, Problem, invalid, not_found
 from pacer_controller.records import (
     ClassRecord,
@@ -42,7 +43,6 @@ from pacer_controller.service.managed import Allocation, ManagedSwitch, Origin, 
 from pacer_controller.service.sample import SHARED_S
 from pacer_controller.service.statistics import statistics
 from pacer_controller.service.sync import Sync
-from pacer_controller.slots import Slots
 from pacer_controller.southbound import Driver, DriverContext
 from pacer_controller.stores import SWITCHES, StaleError, Status, Store, StoreError
 from pacer_controller.switch_tls import SwitchTls
@@ -143,7 +143,7 @@ class Service:
         self._compiled = compiled
         self._interval_s = reconcile_interval_s
         self._switch_tls = switch_tls or SwitchTls()
-        self._slots = Slots()
+        self._permits = Permits()
         self._running = False
         self.refusals = Refusals()
         self._denied_s = self._probed_s = float("-inf")
@@ -216,7 +216,7 @@ class Service:
             notify,
             lambda: Checker.of(managed).unfit(managed.desired),
             self._switch_tls,
-            self._slots,
+            self._permits,
         )
         if isinstance(config, OpenVSwitchConfig):
             # Imported only if needed: os-ken takes half a second to import.

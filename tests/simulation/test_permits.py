@@ -9,7 +9,7 @@ from network import Network
 from pacer_controller.config import SwitchConfig, switch_from
 from pacer_controller.p4rt import P4Switch
 from pacer_controller.p4rt.connection import CONNECT_S, UNREACHED_S
-from pacer_controller.slots import Slots
+from pacer_controller.permits import Permits
 from pacer_controller.southbound import DriverContext, State, Unfenced
 from world import COMPILED
 
@@ -28,8 +28,8 @@ def test_who_waits_longest_is_next_and_no_more_than_the_bound_work(loop: Simulat
     working: list[int] = []
     most: list[int] = []
 
-    async def one(slots: Slots, number: int) -> None:
-        async with slots.slot():
+    async def one(permits: Permits, number: int) -> None:
+        async with permits.permit():
             begun.append(number)
             working.append(number)
             most.append(len(working))
@@ -37,23 +37,23 @@ def test_who_waits_longest_is_next_and_no_more_than_the_bound_work(loop: Simulat
             working.remove(number)
 
     async def work() -> None:
-        slots = Slots(3)
-        await asyncio.gather(*(one(slots, number) for number in range(20)))
+        permits = Permits(3)
+        await asyncio.gather(*(one(permits, number) for number in range(20)))
 
     run(loop, work())
     assert begun == list(range(20))
     assert max(most) == 3
 
 
-def test_slow_work_keeps_no_slot_for_ever(loop: SimulatedLoop) -> None:
+def test_slow_work_keeps_no_permit_for_ever(loop: SimulatedLoop) -> None:
     async def work() -> None:
-        slots = Slots(1, hold_s=5.0)
-        slow = await slots.take()
-        second = await slots.take()
+        permits = Permits(1, hold_s=5.0)
+        slow = await permits.take()
+        second = await permits.take()
         assert loop.now_s == 5.0
-        # The first has lost its slot already: giving it back frees none.
+        # The first has lost its permit already: giving it back frees none.
         slow.release()
-        third = asyncio.ensure_future(slots.take())
+        third = asyncio.ensure_future(permits.take())
         await asyncio.sleep(1)
         assert not third.done()
         second.release()
@@ -75,7 +75,7 @@ class Reached(Unfenced):
         self.told.append(reachable)
 
 
-def test_a_switch_that_waits_for_a_slot_counts_as_one_that_answers(
+def test_a_switch_that_waits_for_a_permit_counts_as_one_that_answers(
     loop: SimulatedLoop, network: Network
 ) -> None:
     """Its controller is busy; another one would have no reason to drive it instead."""
@@ -83,9 +83,9 @@ def test_a_switch_that_waits_for_a_slot_counts_as_one_that_answers(
     assert isinstance(config, SwitchConfig)
 
     async def work() -> None:
-        tenure, slots = Reached(), Slots(1, hold_s=LONG_S)
-        busy = await slots.take()
-        driver = P4Switch(config, COMPILED, DriverContext(dict, tenure=tenure, slots=slots))
+        tenure, permits = Reached(), Permits(1, hold_s=LONG_S)
+        busy = await permits.take()
+        driver = P4Switch(config, COMPILED, DriverContext(dict, tenure=tenure, permits=permits))
         running = asyncio.create_task(driver.run())
         await asyncio.sleep(LONG_S / 2)
         assert (driver.state, driver.last_error) == (State.PENDING, None)
@@ -93,25 +93,27 @@ def test_a_switch_that_waits_for_a_slot_counts_as_one_that_answers(
         await asyncio.sleep(1)
         assert (driver.state, driver.last_error) == (State.CONNECTED, None)
         assert set(tenure.told) == {True}
-        # The slot is free again.
-        (await slots.take()).release()
+        # The permit is free again.
+        (await permits.take()).release()
         running.cancel()
         await asyncio.wait([running])
 
     run(loop, work())
 
 
-def test_a_switch_that_does_not_answer_keeps_no_slot(loop: SimulatedLoop, network: Network) -> None:
+def test_a_switch_that_does_not_answer_keeps_no_permit(
+    loop: SimulatedLoop, network: Network
+) -> None:
     Switch(loop, network, "s0", "test")
     config = switch_from("s0", {"address": "s1:9559"})
     assert isinstance(config, SwitchConfig)
 
     async def work() -> None:
-        tenure, slots = Reached(), Slots(1, hold_s=LONG_S)
-        driver = P4Switch(config, COMPILED, DriverContext(dict, tenure=tenure, slots=slots))
+        tenure, permits = Reached(), Permits(1, hold_s=LONG_S)
+        driver = P4Switch(config, COMPILED, DriverContext(dict, tenure=tenure, permits=permits))
         running = asyncio.create_task(driver.run())
         for _ in range(100):
-            (await slots.take()).release()
+            (await permits.take()).release()
             await asyncio.sleep(0.5)
         assert set(tenure.told) == {False}
         running.cancel()

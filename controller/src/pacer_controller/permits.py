@@ -15,12 +15,13 @@ HOLD_S = 5.0
 """Longest time for which work counts, in seconds: a switch that is slow to answer costs little."""
 
 
-class Slots:
-    """A number of slots.
+class Permits:
+    """A number of permits.
 
     Args:
-        count: the number of slots.
-        hold_s: the time after which a slot goes to the next, although its work goes on, in seconds.
+        count: the number of permits.
+        hold_s: the time after which a permit goes to the next, although its work goes on, in
+            seconds.
 
     """
 
@@ -28,23 +29,23 @@ class Slots:
         self._free = asyncio.Semaphore(count)
         self._hold_s = hold_s
 
-    async def take(self) -> "Slot":
-        """Wait for a slot, and take it; the caller releases it."""
+    async def take(self) -> "Permit":
+        """Wait for a permit, and take it; the caller releases it."""
         await self._free.acquire()
-        return Slot(self._free, self._hold_s)
+        return Permit(self._free, self._hold_s)
 
     @contextlib.asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Wait for a slot, and hold it."""
-        slot = await self.take()
+    async def permit(self) -> AsyncIterator[None]:
+        """Wait for a permit, and hold it."""
+        permit = await self.take()
         try:
             yield
         finally:
-            slot.release()
+            permit.release()
 
 
-class Slot:
-    """A slot that is taken; made by `Slots.take`."""
+class Permit:
+    """A permit that is taken; made by `Permits.take`."""
 
     def __init__(self, free: asyncio.Semaphore, hold_s: float) -> None:
         self._free = free
@@ -52,7 +53,7 @@ class Slot:
         self._timer = asyncio.get_running_loop().call_later(hold_s, self.release)
 
     def release(self) -> None:
-        """Give the slot back, once."""
+        """Give the permit back, once."""
         if self._held:
             self._held = False
             self._timer.cancel()
