@@ -472,10 +472,10 @@ wheel: $(RELEASE_TOOLS)/.stamp $(DESCRIPTORS)
 	@$(PACKAGE_CARGO) packaging/wheel $(RELEASE_TOOLS)
 
 .PHONY: test-wheel
-test-wheel:
+test-wheel: venv
 	@tools/bootstrap deb
 	@test -e $(BUILD)/wheel/SHA256SUMS || $(MAKE) wheel
-	@tests/packages/wheel
+	@tests/packages/wheel $(PYTHON)
 	@$(if $(filter-out 0,$(AGAIN)),tests/packages/again wheel)
 
 .PHONY: image
