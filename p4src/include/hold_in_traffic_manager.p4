@@ -13,7 +13,7 @@ control Backlog(in bit<32> queue_id, out bit<32> backlog_bytes) {
 
 control Hold(inout metadata_t meta, in bit<64> departure_ns, in bit<64> cost_q24) {
     apply {
-        tm.hold(meta.queue_id, departure_ns, cost_q24, meta.allowance_ns);
+        tm.hold(meta.queue_id, departure_ns, cost_q24, meta.allowance_ns, meta.class_id);
     }
 }
 

@@ -6,16 +6,19 @@ are as new, and no test depends on another.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 import unittest
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
+import grpc.aio
 import ptf
 from finsy.proto import p4r
+from pacer_controller.traffic_manager import TrafficManager
 from ptf import testutils
 from ptf.base_tests import BaseTest
 from scapy.layers.inet import IP, UDP
@@ -415,6 +418,15 @@ class PacerTest(SwitchTest):
     def accepted(self, class_id: int, frames: Sequence[bytes]) -> None:
         """The class has accepted exactly these frames."""
         self.counted("PacerIngress.class_accepted", class_id, len(frames), frames)
+
+    def traffic_statistics(self, *classes: int) -> dict[str, Any]:
+        """The counters of the traffic manager of pacing_switch, and the state of some classes."""
+
+        async def read() -> dict[str, Any]:
+            async with grpc.aio.insecure_channel(self.address) as channel:
+                return await TrafficManager(channel).statistics(classes)
+
+        return asyncio.run(read())
 
     def matches(self, entry: p4r.Entity, cases: Mapping[str, tuple[bytes, bool]]) -> None:
         """Each frame is forwarded unchanged, and the entry matches those that it should."""

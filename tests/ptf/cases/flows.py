@@ -12,7 +12,7 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
-from harness import mac_of
+from harness import FCS_BYTES, mac_of
 from p4runtime_client import P4RuntimeError
 from pacing import PacingTest
 
@@ -96,6 +96,38 @@ class FlowsHaveTheirWindowByRoundTripTime(FlowTest):
             gap_ns = self.rtt_seconds * 1e9 * 1000 / max(INITIAL_WINDOW_BYTES, 1000 * end)
             due_ns.append(due_ns[-1] + gap_ns * (1 - 300e-6))
         self.never_early(came, began_ns, due_ns)
+
+
+class FlowsCountToTheQueueOfTheirClass(FlowTest):
+    """What the queues of flows hold is the class's backlog.
+
+    Thirteen of fourteen segments wait 55 ms each. A machine that stalls for long reads the backlog
+    when all have left, so there are three attempts.
+    """
+
+    rtt_seconds = 0.8
+
+    def runTest(self) -> None:
+        if self.on_bmv2:
+            self.skipTest("bmv2 has no traffic manager")
+        settings = {"limit_bytes": 1 << 24, "allowance_ns": 0, "ecn_threshold_bytes": 0}
+        self.install(self.flow({"dst_port": PORT}, CLASS), self.mode(CLASS, "paced_pspd", settings))
+        self.shake_hands(self.rtt_seconds)
+        frames = data(0, 14)
+        for _ in range(3):
+            before = self.switch.counter("PacerIngress.class_accepted", CLASS).packets
+            self.send(1, *frames)
+            self.until_accepted(CLASS, before + len(frames))
+            found = self.traffic_statistics(CLASS)["classes"][CLASS]
+            self.comes(2, *frames)
+            held = found["held_packets"]
+            self.assertEqual(found["backlog_bytes"], held * (len(frames[0]) + FCS_BYTES))
+            if held > 0:
+                break
+        else:
+            self.fail("nothing is held at the third attempt")
+        found = self.traffic_statistics(CLASS)["classes"][CLASS]
+        self.assertEqual((found["held_packets"], found["backlog_bytes"]), (0, 0))
 
 
 class FlowsLeaveInClusters(FlowTest):

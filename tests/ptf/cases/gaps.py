@@ -64,12 +64,7 @@ class GapsTest(PacerTest):
 
     def port_statistics(self) -> dict[int, dict[str, Any]]:
         """The switch's own counters, by port."""
-
-        async def read() -> dict[str, Any]:
-            async with grpc.aio.insecure_channel(self.address) as channel:
-                return await TrafficManager(channel).statistics([])
-
-        return {port["port"]: port for port in asyncio.run(read())["ports"]}
+        return {port["port"]: port for port in self.traffic_statistics()["ports"]}
 
     def more(self, port: int, counter: str) -> int:
         """By how much a counter of a port has grown in this test."""

@@ -328,10 +328,11 @@ fn class_message(switch: &Switch, class: u32) -> pacer::ClassState {
             })
         })
         .collect();
+    let held = manager.class_held(class);
     pacer::ClassState {
         class_id: class,
-        backlog_bytes: manager.class_backlog_bytes(class),
-        held_packets: queues.iter().map(|queue| queue.held_packets).sum(),
+        backlog_bytes: held.bytes,
+        held_packets: held.packets,
         queues,
     }
 }

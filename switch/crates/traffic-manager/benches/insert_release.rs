@@ -51,6 +51,7 @@ fn insert(tm: &mut TrafficManager<u32>, class: u32, departure_ns: u64) {
         arrival_ns: 0,
         hold: Some(Hold {
             class,
+            counts_to: None,
             departure_ns,
             cost_q24: 1,
             allowance_ns: 0,

@@ -14,6 +14,9 @@ pub const FRACTION_BITS: u32 = 24;
 pub struct Hold {
     /// Class index; the traffic manager keeps one queue per (port, class).
     pub class: u32,
+    /// Another class to whose sum the queue counts from now on: that of the flow whose queue `class`
+    /// is. `None`: the queue counts to the same class as before, at first to none.
+    pub counts_to: Option<u32>,
     /// Earliest start of transmission (D), in nanoseconds, already rounded up.
     pub departure_ns: u64,
     /// Time this packet takes from its class, `(length + 4) * time_per_byte`, in 2^-24 ns.

@@ -85,6 +85,7 @@
 //! // and one unpaced.
 //! let hold = Hold {
 //!     class: 7,
+//!     counts_to: None,
 //!     departure_ns: 100,
 //!     cost_q24: 1518 * time_per_byte_q24(500_000_000).ok_or("rate")?,
 //!     allowance_ns: 24_288,
@@ -118,6 +119,7 @@
 //! departure time never leaves by itself.
 
 mod cause;
+mod class_sums;
 mod config;
 mod deadlines;
 mod gaps;
@@ -133,6 +135,7 @@ mod time;
 mod timer_wheel;
 
 pub use cause::{DropCause, DropCount, DropCounters};
+pub use class_sums::Held;
 pub use config::{
     DELAY_MAX_NS, LINE_RATE_MAX_BPS, LINE_RATE_MIN_BPS, Limits, PortConfig, PortError, RateCounts,
 };

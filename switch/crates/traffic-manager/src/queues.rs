@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::class_sums::{ClassSums, Held};
 use crate::config::frame_bytes;
 use crate::paged::{PAGE, Paged};
 use crate::slab::{List, Meta, Slab};
@@ -89,6 +90,8 @@ pub(crate) struct ClassQueues {
     further: BTreeMap<u16, Paged<Queue>>,
     /// The bytes of the classes in further queues. A class without a page here has none.
     further_bytes: Paged<u64>,
+    /// What classes hold in queues of other numbers.
+    sums: ClassSums,
 }
 
 impl ClassQueues {
@@ -121,6 +124,35 @@ impl ClassQueues {
     pub(crate) fn backlog_bytes(&self, class: u32) -> u64 {
         self.first.get(class).map_or(0, Queue::bytes)
             + self.further_bytes.get(class).copied().unwrap_or(0)
+    }
+
+    /// What waits in queues of `class`, and in queues that count to it, on all ports.
+    pub(crate) fn held(&self, class: u32) -> Held {
+        let own = self.own(class);
+        let others = self.sums.held(class);
+        Held {
+            bytes: own.bytes + others.bytes,
+            packets: own.packets + others.packets,
+        }
+    }
+
+    /// What waits in queues of `class` on all ports.
+    fn own(&self, class: u32) -> Held {
+        let first = self.first.get(class).map_or(0, |queue| queue.packets);
+        let further = self.further.values().filter_map(|pages| pages.get(class));
+        let packets = further.map(|queue| queue.packets).chain([first]);
+        Held {
+            bytes: self.backlog_bytes(class),
+            packets: packets.map(u64::from).sum(),
+        }
+    }
+
+    /// Makes the queues of `class` count to another class.
+    pub(crate) fn count_to(&mut self, class: u32, other: u32) {
+        if other != class && self.sums.changes(class, other) {
+            let held = self.own(class);
+            self.sums.set(class, other, held);
+        }
     }
 
     /// The number of queues with memory.
@@ -178,6 +210,7 @@ impl ClassQueues {
         if let Some(further) = self.further_mut(port, class) {
             *further += frame_bytes(meta.length_bytes);
         }
+        self.sums.enter(class, one(frame_bytes(meta.length_bytes)));
         Ok(before)
     }
 
@@ -202,6 +235,7 @@ impl ClassQueues {
         if let Some(further) = self.further_mut(port, class) {
             *further -= bytes;
         }
+        self.sums.leave(class, one(bytes));
         Some(Unlinked {
             node,
             bytes,
@@ -226,15 +260,21 @@ impl ClassQueues {
         slab: &mut Slab<P>,
         mut out: impl FnMut(P),
     ) {
-        let mut empty = |queue: &mut Queue| {
+        let sums = &mut self.sums;
+        let mut empty = |class: u32, queue: &mut Queue| {
+            let held = Held {
+                bytes: queue.bytes(),
+                packets: queue.packets.into(),
+            };
+            sums.leave(class, held);
             while let Some(payload) = slab.pop(&mut queue.list) {
                 out(payload);
             }
             *queue = Queue::default();
         };
-        self.first.for_each_mut(|_, queue| {
+        self.first.for_each_mut(|class, queue| {
             if wanted(queue.port()) {
-                empty(queue);
+                empty(class, queue);
             }
         });
         self.first.free_idle(|queue| queue.port() == NO_PORT);
@@ -250,7 +290,7 @@ impl ClassQueues {
                     if let Some(bytes) = further_bytes.get_mut(class) {
                         *bytes -= queue.bytes();
                     }
-                    empty(queue);
+                    empty(class, queue);
                 });
             }
             kept
@@ -259,6 +299,11 @@ impl ClassQueues {
             further_bytes.clear();
         }
     }
+}
+
+/// A packet of so many bytes.
+fn one(bytes: u64) -> Held {
+    Held { bytes, packets: 1 }
 }
 
 #[cfg(test)]

@@ -42,6 +42,7 @@ fn paced(payload: u32, class: u32, departure_ns: u64) -> Queued<u32> {
     Queued {
         hold: Some(Hold {
             class,
+            counts_to: None,
             departure_ns,
             cost_q24: 24_288 << 24,
             allowance_ns: 0,
@@ -265,6 +266,51 @@ fn a_class_on_several_ports_has_a_backlog_and_clocks_of_its_own() {
     assert_eq!(tm.drain(DropCause::PipelineSwap).count(), 2);
     assert_eq!(tm.class_backlog_bytes(7), 0);
     assert_eq!(tm.statistics().queues, 0);
+}
+
+/// A flow's queue, which has a number of its own, counts to the flow's class.
+#[test]
+fn queues_of_flows_count_to_their_class() {
+    let mut tm = manager(Limits::default());
+    tm.add_port(2, CONFIG).expect("a new port");
+    let of_flow = |payload, queue, class| {
+        let mut packet = paced(payload, queue, 50);
+        if let Some(hold) = &mut packet.hold {
+            hold.counts_to = Some(class);
+        }
+        packet
+    };
+    let held = |tm: &TrafficManager<u32>, class| {
+        let held = tm.class_held(class);
+        (held.packets, held.bytes)
+    };
+    // Queues 500 and 501 are of flows of class 7, which has a packet in its own queue, too.
+    for (port, payload, queue) in [(1, 0, 500), (2, 1, 500), (1, 2, 501), (1, 3, 7)] {
+        tm.enqueue(port, of_flow(payload, queue, 7)).expect("room");
+    }
+    assert_eq!(held(&tm, 7), (4, 4 * 1518));
+    assert_eq!(held(&tm, 500), (2, 2 * 1518));
+    assert_eq!(tm.class_backlog_bytes(7), 1518);
+    // The flow of queue 500 becomes one of class 8: all that it holds is that class's.
+    tm.enqueue(1, of_flow(4, 500, 8)).expect("room");
+    assert_eq!((held(&tm, 7), held(&tm, 8)), ((2, 2 * 1518), (3, 3 * 1518)));
+    // A packet that names no class counts where its queue does.
+    tm.enqueue(1, paced(5, 500, 50)).expect("room");
+    assert_eq!(held(&tm, 8), (4, 4 * 1518));
+
+    assert_eq!(tm.remove_port(2), Ok(vec![1]));
+    assert_eq!(held(&tm, 8), (3, 3 * 1518));
+    let start = tm.dequeue(50, 50).expect("due");
+    assert_eq!(start.payload, 0);
+    transmit(&mut tm, start).expect("room");
+    assert_eq!((held(&tm, 7), held(&tm, 8)), ((2, 2 * 1518), (2, 2 * 1518)));
+    assert_eq!(tm.drain(DropCause::PipelineSwap).count(), 4);
+    assert_eq!((held(&tm, 7), held(&tm, 8)), ((0, 0), (0, 0)));
+    tm.enqueue(1, of_flow(6, 500, 8)).expect("room");
+    assert_eq!((held(&tm, 7), held(&tm, 8)), ((0, 0), (1, 1518)));
+
+    let refused = tm.enqueue(1, of_flow(7, 500, u32::MAX));
+    assert_eq!(refused, refusal(DropCause::HoldLimit, 7));
 }
 
 #[test]

@@ -37,6 +37,7 @@ fn an_idle_class_takes_at_most_64_bytes() {
     for class in 0..CLASSES {
         let hold = Hold {
             class,
+            counts_to: None,
             departure_ns: 0,
             cost_q24: 1 << 24,
             allowance_ns: 0,

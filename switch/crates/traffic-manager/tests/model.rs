@@ -433,6 +433,7 @@ impl Pair {
             } => {
                 let hold = hold.map(|(class, after_ns, cost_q24, allowance_ns)| Hold {
                     class,
+                    counts_to: None,
                     departure_ns: self.now_ns.saturating_add_signed(after_ns),
                     cost_q24,
                     allowance_ns,

@@ -190,6 +190,7 @@ impl Harness {
             let departure_ns = departure_q24.div_ceil(1 << FRACTION_BITS) as u64;
             Some(Hold {
                 class: packet.class,
+                counts_to: None,
                 departure_ns,
                 cost_q24,
                 allowance_ns: class.allowance_ns,

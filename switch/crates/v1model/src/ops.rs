@@ -296,7 +296,8 @@ pub(crate) enum Op {
     Now { d: Slot },
     /// The bytes that a class holds.
     Backlog { d: Slot, class: Slot },
-    /// Holds the packet: class, departure, cost and allowance stand in four consecutive slots.
+    /// Holds the packet: queue, departure, cost, allowance, and the class to which the queue counts
+    /// or [`Op::COUNTS_TO_NONE`] stand in five consecutive slots.
     Hold { args: Slot },
 
     /// Extracts a header.
@@ -351,6 +352,9 @@ macro_rules! on_two_words {
 }
 
 impl Op {
+    /// In the place of a class to which a queue counts: none. No class has a number of 64 bits.
+    pub const COUNTS_TO_NONE: u64 = u64::MAX;
+
     /// The destination of the operation.
     pub fn written(&self) -> Written {
         match *self {

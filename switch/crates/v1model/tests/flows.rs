@@ -221,6 +221,7 @@ fn paced_class_holds_packets_at_exact_times() {
         clock = start + u128::from(cost);
         let expect = Hold {
             class: 9,
+            counts_to: None,
             departure_ns: (start.div_ceil(1 << 24)) as u64,
             cost_q24: cost,
             allowance_ns: 24_000,

@@ -56,7 +56,7 @@ impl<P> TrafficManager<P> {
                 Ok(())
             };
         };
-        if hold.class >= self.limits.max_classes {
+        if hold.class.max(hold.counts_to.unwrap_or(0)) >= self.limits.max_classes {
             return Err(DropCause::HoldLimit);
         }
         let number = port.number;
@@ -116,6 +116,9 @@ impl<P> TrafficManager<P> {
                 meta.departure_ns = hold.departure_ns.max(arrival_ns);
                 meta.cost_q24 = hold.cost_q24;
                 meta.allowance_ns = hold.allowance_ns;
+                if let Some(class) = hold.counts_to {
+                    queues.count_to(hold.class, class);
+                }
                 port.push_paced(hold.class, payload, meta, queues, slab)?
             }
         };

@@ -7,6 +7,7 @@ mod stand_in;
 use prefetch::prefetch;
 
 use crate::cause::DropCause;
+use crate::class_sums::Held;
 use crate::config::{Limits, PortConfig, PortError};
 use crate::deadlines::Deadlines;
 use crate::port::{NEVER_NS, Port, Scheduled};
@@ -235,6 +236,12 @@ impl<P> TrafficManager<P> {
     /// Bytes (layer 2 + FCS) that wait in queues of `class` on all ports.
     pub fn class_backlog_bytes(&self, class: u32) -> u64 {
         self.queues.backlog_bytes(class)
+    }
+
+    /// What `class` holds on all ports: in its own queues, and in those that count to it
+    /// ([`Hold::counts_to`](crate::hold::Hold::counts_to)).
+    pub fn class_held(&self, class: u32) -> Held {
+        self.queues.held(class)
     }
 
     /// Prefetches a class's queue, which the next packet of the class needs.

@@ -28,6 +28,7 @@ impl<E: Externs> Machine<'_, E> {
                 let args = args as usize;
                 ctx.requests.hold = Some(Hold {
                     class: w[args] as u32,
+                    counts_to: u32::try_from(w[args + 4]).ok(),
                     departure_ns: w[args + 1],
                     cost_q24: w[args + 2],
                     allowance_ns: w[args + 3],

@@ -72,13 +72,26 @@ fn backlog(c: &mut Compiler<'_>, params: Params<'_>) -> LoadResult<()> {
 }
 
 fn hold(c: &mut Compiler<'_>, params: Params<'_>) -> LoadResult<()> {
-    let [_, class, departure, cost, allowance] = params.all()?;
-    let args = c.temp(4)?;
-    let widths = [(class, 32), (departure, 64), (cost, 64), (allowance, 64)];
-    for (d, (param, bits)) in (args..).zip(widths) {
+    // A program may leave out the class to which the queue counts.
+    let (counts_to, first) = match params.get(5) {
+        Some(_) => {
+            let [_, first @ .., class] = params.all::<6>()?;
+            (class.low_word(c, 32)?, first)
+        }
+        None => {
+            let [_, first @ ..] = params.all::<5>()?;
+            (c.constant(&[Op::COUNTS_TO_NONE])?, first)
+        }
+    };
+    let args = c.temp(5)?;
+    for (d, (param, bits)) in (args..).zip(first.into_iter().zip([32, 64, 64, 64])) {
         let a = param.low_word(c, bits)?;
         c.emit(Op::Copy { d, a });
     }
+    c.emit(Op::Copy {
+        d: args + 4,
+        a: counts_to,
+    });
     c.emit(Op::Hold { args });
     Ok(())
 }
