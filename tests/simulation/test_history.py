@@ -1,6 +1,7 @@
 """How often the rates of many switches are read, on virtual time."""
 
 import asyncio
+import itertools
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -45,5 +46,5 @@ def test_readings_are_spread_and_their_rate_is_bounded(
         loop.run_until_complete(Process(loop, loop.node("c0")).spawn(work()))
     assert set(of) == set(names)
     assert all(abs(count - each) <= 1 for count in of.values())
-    gaps_s = [later - one for one, later in zip(at_s, at_s[1:], strict=False)]
+    gaps_s = [later - one for one, later in itertools.pairwise(at_s)]
     assert min(gaps_s) >= 1 / history.READS_MOST_PER_S - 1e-9

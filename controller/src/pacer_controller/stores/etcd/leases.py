@@ -110,6 +110,8 @@ class Leases:
         """The time when this controller got its lease, and of the last change of controllers."""
         self._mine: dict[str, int] = {}
         """The switches whose key this controller owns, with the revision of the key."""
+        self._left: dict[str, int] = {}
+        """The revision at which this controller left a switch, by switch."""
         self._bidding: dict[str, asyncio.Lock] = {}
         self._tenures: dict[str, LeasedTenure] = {}
         self._stir = asyncio.Event()
@@ -231,6 +233,9 @@ class Leases:
                 self._changed_s = self._clock()
             self.members[name] = Member(frozenset(value["configured"]), frozenset(value["cannot"]))
         elif what == "leases":
+            if kv.mod_revision < self._left.get(name, 0):
+                # This controller has left the switch since.
+                return
             self.holders[name] = kv.value.decode()
             self._revisions[name] = kv.mod_revision
         elif what == "status":
@@ -295,7 +300,9 @@ class Leases:
             known |= member.configured
         now_s = self._clock()
         balance = now_s - self._changed_s >= BALANCE_S
-        assigned = assign(self.members, known, stored, self.holders, balance=balance)
+        # The watch may not have told of this controller's own keys yet.
+        holders = {**self.holders, **dict.fromkeys(self._mine, self.name)}
+        assigned = assign(self.members, known, stored, holders, balance=balance)
         # This controller can own a key that is not in `_mine`: a bid was under way when it left
         # the switch, or a put had no answer. It deletes such a key, since others wait for it.
         ours = {*self._mine, *(one for one, holder in self.holders.items() if holder == self.name)}
@@ -354,7 +361,11 @@ class Leases:
             )
             for switch in switches
         ]
-        await self._client.transact([], asked)
+        answer = await self._client.transact([], asked)
+        for switch in switches:
+            self._left[switch] = answer.header.revision
+            if self.holders.get(switch) == self.name:
+                del self.holders[switch]
 
     async def bid(self, switch: str, above: int) -> int:
         """Return a fencing number for a switch (`southbound.Tenure.bid`).
