@@ -17,6 +17,7 @@ import multiprocessing
 import os
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -46,6 +47,9 @@ REST_MOST_S = 30.0
 """Longest time until the world must have come to rest."""
 
 LOOK_S = 0.25
+
+SEEDS_OF_A_WORKER = 200
+"""Seeds that a process runs before another one takes its place."""
 
 
 @dataclass
@@ -199,10 +203,17 @@ def run(work: Work, faults: Sequence[Fault] | None = None, *, story: bool = Fals
     try:
         return _run(loop, work, work.faults() if faults is None else faults, story)
     finally:
+        # Coroutines that are freed begin tasks that close their channels, on the thread's loop.
+        # That loop would keep them, and with them the world.
+        last = asyncio.new_event_loop()
+        asyncio.set_event_loop(last)
         with _silent():
             loop.finish()
             # It has all the rest.
             del loop
+            gc.collect()
+            asyncio.set_event_loop(None)
+            last.close()
             gc.collect()
         gc.enable()
 
@@ -264,7 +275,12 @@ def reduced(work: Work, rule: str) -> list[Fault]:
 
 
 def _one(work: Work) -> tuple[Work, Result]:
-    result = run(work)
+    try:
+        result = run(work)
+    except Exception as error:
+        # Later seeds are run all the same.
+        text = "".join(traceback.format_exception(error)).rstrip()
+        result = Result(work.seed, [Violation("crash", text)], "", REST_MOST_S, 0, 0, 0, [])
     result.story = []
     return work, result
 
@@ -274,7 +290,7 @@ def report(work: Work, result: Result, *, quick: bool) -> None:
     print(f"seed {work.seed} fails, scene {work.scene.name}; digest {result.digest}")
     for violation in result.violations:
         print(f"  {violation}")
-    if not quick:
+    if not quick and result.violations[0].rule != "crash":
         print("  faults that it takes:")
         for fault in reduced(work, result.violations[0].rule):
             print(f"    {fault}")
@@ -319,7 +335,11 @@ def main() -> int:
     with contextlib.ExitStack() as stack:
         results: Iterator[tuple[Work, Result]] = map(_one, work)
         if given.jobs > 1:
-            pool = stack.enter_context(multiprocessing.get_context("fork").Pool(given.jobs))
+            pool = stack.enter_context(
+                multiprocessing.get_context("fork").Pool(
+                    given.jobs, maxtasksperchild=SEEDS_OF_A_WORKER
+                )
+            )
             results = iter(pool.imap(_one, work))
         for done, (one, result) in enumerate(results, 1):
             rests.append(result.rest_s)
