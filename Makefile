@@ -458,7 +458,7 @@ test-deb:
 	@tests/packages/deb
 	@$(if $(filter-out 0,$(AGAIN)),tests/packages/again deb)
 
-# What builds the wheel and the bills of materials, in an environment of its own.
+# The tools that build the wheel and the bills of materials, in an environment of their own.
 RELEASE_TOOLS := $(BUILD)/release-tools
 $(RELEASE_TOOLS)/.stamp: requirements-release.lock | packages
 	@echo "installing the Python packages of requirements-release.lock into $(RELEASE_TOOLS) (about 30 s)"

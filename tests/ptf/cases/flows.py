@@ -99,7 +99,7 @@ class FlowsHaveTheirWindowByRoundTripTime(FlowTest):
 
 
 class FlowsCountToTheQueueOfTheirClass(FlowTest):
-    """What the queues of flows hold is the class's backlog.
+    """The backlog of a class is that of the queues of its flows.
 
     Thirteen of fourteen segments wait 55 ms each. A machine that stalls for long reads the backlog
     when all have left, so there are three attempts.

@@ -1,7 +1,7 @@
 //! Dry runs: the trace that a packet would have now, without any effect.
 //!
-//! The packet takes the real way through the real program, with three differences. What it changes in
-//! the program is put back ([`v1model::Pipeline::begin_trial`]). It has a pool, a tracer and a place to
+//! The packet takes the real way through the real program, with three differences. Its changes to
+//! the program are put back ([`v1model::Pipeline::begin_trial`]). It has a pool, a tracer and a place to
 //! recirculate of its own. And it goes to a stand-in of the traffic manager
 //! ([`TrafficManager::stand_in`]). Between its ingress and its departure no time passes for others.
 

@@ -1,12 +1,11 @@
-//! What the queues of a class hold, where a class has queues of other numbers: a queue for each of
-//! its flows.
+//! The backlogs of classes that have queues of other numbers: a queue for each of their flows.
 //!
 //! A queue counts to one class, that of the latest packet that named one. So a packet changes one
 //! sum, and a queue whose class changes moves as a whole.
 
 use crate::paged::Paged;
 
-/// What waits: packets, and their bytes (layer 2 + FCS).
+/// Packets that wait, and their bytes (layer 2 + FCS).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Held {
     /// Bytes.
@@ -29,7 +28,7 @@ pub(crate) struct ClassSums {
 }
 
 impl ClassSums {
-    /// What the queues of other numbers hold that count to `class`.
+    /// Packets in the queues of other numbers that count to `class`.
     pub(crate) fn held(&self, class: u32) -> Held {
         self.held.get(class).copied().unwrap_or_default()
     }

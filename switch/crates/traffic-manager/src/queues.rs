@@ -90,7 +90,7 @@ pub(crate) struct ClassQueues {
     further: BTreeMap<u16, Paged<Queue>>,
     /// The bytes of the classes in further queues. A class without a page here has none.
     further_bytes: Paged<u64>,
-    /// What classes hold in queues of other numbers.
+    /// The sums of the classes that have queues of other numbers.
     sums: ClassSums,
 }
 
@@ -126,7 +126,7 @@ impl ClassQueues {
             + self.further_bytes.get(class).copied().unwrap_or(0)
     }
 
-    /// What waits in queues of `class`, and in queues that count to it, on all ports.
+    /// Packets that wait in queues of `class`, and in queues that count to it, on all ports.
     pub(crate) fn held(&self, class: u32) -> Held {
         let own = self.own(class);
         let others = self.sums.held(class);
@@ -136,7 +136,7 @@ impl ClassQueues {
         }
     }
 
-    /// What waits in queues of `class` on all ports.
+    /// Packets that wait in queues of `class` on all ports.
     fn own(&self, class: u32) -> Held {
         let first = self.first.get(class).map_or(0, |queue| queue.packets);
         let further = self.further.values().filter_map(|pages| pages.get(class));

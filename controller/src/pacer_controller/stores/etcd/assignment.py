@@ -5,8 +5,8 @@ switch goes to the controller with the fewest switches among those that it answe
 the one that ranks highest for it (rendezvous hashing). Switches move for balance only if the loads
 of two controllers differ by more than a SLACK-th; then as many move as make them equal.
 
-Controllers need no agreement. What one of them does not know yet can lead to different assignments,
-but a switch's key in etcd has one owner.
+Controllers need no agreement. Knowledge that has not reached all of them yet can lead to different
+assignments, but a switch's key in etcd has one owner.
 """
 
 import functools

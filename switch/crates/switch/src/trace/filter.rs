@@ -285,7 +285,7 @@ mod tests {
         PacketFilter::new(&instructions)
     }
 
-    /// What libpcap makes of `tcp dst port 80` for Ethernet.
+    /// `tcp dst port 80` as libpcap compiles it for Ethernet.
     const TCP_DST_PORT_80: [(u16, u8, u8, u32); 16] = [
         (0x28, 0, 0, 12),
         (0x15, 0, 4, 0x86dd),
