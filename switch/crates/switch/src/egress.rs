@@ -3,7 +3,6 @@
 use traffic_manager::{Dequeued, DropCause};
 use v1model::{EgressInput, EgressVerdict, InstanceType};
 
-use crate::externs::TrafficManagerView;
 use crate::pool::PacketId;
 use crate::program::{Environment, Outcome, Program, Sink, traced};
 use crate::recirculation::Target;
@@ -115,7 +114,7 @@ impl Program {
             debug_assert!(false, "a packet in egress is not in the pool");
             return Outcome::Drop(DropCause::InternalError);
         };
-        let externs = TrafficManagerView::new(env);
+        let externs = env.view();
         let (pipeline, context) = (&mut self.pipeline, &mut packet.context);
         let mut verdict = match traced(&mut self.tracer, id, externs) {
             None => pipeline.egress_control(context, input, &externs),
@@ -166,7 +165,7 @@ impl Program {
         verdict: &mut EgressVerdict,
     ) {
         if let Some(packet) = self.packets.get_mut(id) {
-            let externs = TrafficManagerView::new(env);
+            let externs = env.view();
             let (pipeline, context) = (&mut self.pipeline, &mut packet.context);
             match traced(&mut self.tracer, id, externs) {
                 None => pipeline.deparse(context, now_ns, &externs, verdict),

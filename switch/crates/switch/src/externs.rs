@@ -4,24 +4,16 @@ use traffic_manager::TrafficManager;
 use v1model::Externs;
 
 use crate::pool::PacketId;
-use crate::program::Environment;
 
 /// The traffic manager as the program's extern sees it.
 #[derive(Clone, Copy)]
 pub(crate) struct TrafficManagerView<'a> {
-    manager: &'a TrafficManager<PacketId>,
+    pub(crate) manager: &'a TrafficManager<PacketId>,
     /// In a dry run: the traffic manager for which `manager` stands in.
-    real: Option<&'a TrafficManager<PacketId>>,
+    pub(crate) real: Option<&'a TrafficManager<PacketId>>,
 }
 
-impl<'a> TrafficManagerView<'a> {
-    pub(crate) fn new(env: &'a Environment) -> Self {
-        Self {
-            manager: &env.manager,
-            real: env.real_manager.as_deref(),
-        }
-    }
-
+impl TrafficManagerView<'_> {
     /// Bytes that wait in a class, also during a dry run. Packets that are not traced, and so in no dry
     /// run, do not pay for it.
     pub(crate) fn all_backlog_bytes(&self, class: u32) -> u64 {

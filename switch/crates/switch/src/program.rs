@@ -229,7 +229,7 @@ impl Program {
 
     pub(crate) fn parse(&mut self, env: &Environment, id: PacketId, input: &IngressInput) {
         if let Some(packet) = self.packets.get_mut(id) {
-            let externs = TrafficManagerView::new(env);
+            let externs = env.view();
             match traced(&mut self.tracer, id, externs) {
                 None => self.pipeline.parse(&mut packet.context, input, &externs),
                 Some(externs) => self.pipeline.parse(&mut packet.context, input, &externs),
@@ -243,7 +243,7 @@ impl Program {
             return env.internal_error(input.port);
         };
         let length_bytes = u32::try_from(packet.context.frame_len()).unwrap_or(u32::MAX);
-        let externs = TrafficManagerView::new(env);
+        let externs = env.view();
         let (pipeline, context) = (&mut self.pipeline, &mut packet.context);
         let verdict = match traced(&mut self.tracer, id, externs) {
             None => pipeline.ingress_control(context, &input, &externs),
@@ -420,6 +420,14 @@ impl Program {
 }
 
 impl Environment {
+    /// The traffic manager and the log, for the program.
+    pub(crate) fn view(&self) -> TrafficManagerView<'_> {
+        TrafficManagerView {
+            manager: &self.manager,
+            real: self.real_manager.as_deref(),
+        }
+    }
+
     /// Counts a packet that is lost by a fault of the switch itself (`internal-error`).
     pub(crate) fn internal_error(&mut self, port: u16) {
         debug_assert!(false, "a packet of port {port} is not in the pool");

@@ -4,7 +4,6 @@
 use crate::entries::{CounterValue, MeterState, MeterUnit, MeterWrite};
 use crate::meter::{Count, GREEN, Meter, Metered, count};
 use crate::rows::Rows;
-use crate::trial::Before;
 use prefetch::prefetch;
 use slab::Slab;
 
@@ -135,8 +134,6 @@ pub(crate) struct State {
     registers: usize,
     pub meters: Vec<MeterArray>,
     pub(crate) random: u64,
-    /// While a trial runs: what its packets change, as it was before.
-    pub(crate) trial: Option<Vec<Before>>,
     /// Scratch for the text of a log message.
     pub message: String,
 }
@@ -157,7 +154,6 @@ impl State {
             registers: registers.len(),
             meters,
             random: seed,
-            trial: None,
             message: String::new(),
         }
     }

@@ -3,13 +3,12 @@
 //! During a trial the engine notes each cell, meter and entry before a packet changes it. It does so in
 //! its version that reports steps only, so other packets pay nothing for it.
 
-use crate::pipeline::Pipeline;
 use crate::state::{MeterCell, State};
 use crate::table::{Direct, Table};
 
 /// Something that a packet of a trial changes, as it was before.
 #[derive(Debug)]
-pub(crate) enum Before {
+enum Before {
     /// A cell of a register or counter array, by its number in [`State::cells`].
     Cell {
         array: usize,
@@ -35,41 +34,36 @@ pub(crate) enum Before {
     DefaultEntry { table: usize, direct: Direct },
 }
 
-impl State {
-    /// Notes a cell of a register or counter array, if a trial runs.
-    pub(crate) fn note_cell(&mut self, array: usize, cell: usize) {
-        if let Some(trial) = &mut self.trial
-            && let Some(words) = self.cells.get(array, cell)
-        {
+/// The changes of a trial's packets.
+#[derive(Debug, Default)]
+pub(crate) struct Trial(Vec<Before>);
+
+impl Trial {
+    /// Notes a cell of a register or counter array.
+    pub fn note_cell(&mut self, state: &State, array: usize, cell: usize) {
+        if let Some(words) = state.cells.get(array, cell) {
             let words = words.into();
-            trial.push(Before::Cell { array, cell, words });
+            self.0.push(Before::Cell { array, cell, words });
         }
     }
 
-    /// Notes a cell of a meter array, if a trial runs.
-    pub(crate) fn note_meter(&mut self, array: usize, cell: usize) {
-        if let Some(trial) = &mut self.trial
-            && let Some(meters) = self.meters.get(array)
-        {
+    /// Notes a cell of a meter array.
+    pub fn note_meter(&mut self, state: &State, array: usize, cell: usize) {
+        if let Some(meters) = state.meters.get(array) {
             let meter = meters.cell(cell);
-            trial.push(Before::Meter { array, cell, meter });
+            self.0.push(Before::Meter { array, cell, meter });
         }
     }
 
-    /// Notes the random number generator, if a trial runs.
-    pub(crate) fn note_random(&mut self) {
-        if let Some(trial) = &mut self.trial {
-            trial.push(Before::Random(self.random));
-        }
+    /// Notes the random number generator.
+    pub fn note_random(&mut self, state: &State) {
+        self.0.push(Before::Random(state.random));
     }
 
-    /// Notes the data of the entry that a packet found, or of the default entry, if a trial runs.
-    pub(crate) fn note_entry(&mut self, at: usize, table: &Table, found: Option<u32>) {
-        let Some(trial) = &mut self.trial else {
-            return;
-        };
+    /// Notes the data of the entry that a packet found, or of the default entry.
+    pub fn note_entry(&mut self, at: usize, table: &Table, found: Option<u32>) {
         let entry = found.map(|id| (id, table.entry(id)));
-        trial.push(match entry {
+        self.0.push(match entry {
             Some((id, Some(entry))) => Before::Entry {
                 table: at,
                 id,
@@ -83,53 +77,43 @@ impl State {
             },
         });
     }
-}
 
-impl Pipeline {
-    /// Begins a trial: until [`Self::end_trial`], all packets come with an [`crate::Externs`] that
-    /// wants steps, and neither programs nor entries are changed.
-    pub fn begin_trial(&mut self) {
-        debug_assert!(self.state.trial.is_none(), "a trial runs already");
-        self.state.trial = Some(Vec::new());
-    }
-
-    /// Ends a trial: registers, counters, meters, random numbers and the data of entries are as they
-    /// were when it began.
-    pub fn end_trial(&mut self) {
-        let trial = self.state.trial.take();
-        debug_assert!(trial.is_some(), "no trial runs");
-        for before in trial.into_iter().flatten().rev() {
-            self.put_back(before);
+    /// Puts everything back, the last change first.
+    pub fn put_back(self, state: &mut State, tables: &mut [Table]) {
+        for before in self.0.into_iter().rev() {
+            before.put_back(state, tables);
         }
     }
+}
 
-    fn put_back(&mut self, before: Before) {
-        match before {
-            Before::Cell { array, cell, words } => {
-                if let Some(now) = self.state.cells.get_mut(array, cell) {
+impl Before {
+    fn put_back(self, state: &mut State, tables: &mut [Table]) {
+        match self {
+            Self::Cell { array, cell, words } => {
+                if let Some(now) = state.cells.get_mut(array, cell) {
                     now.copy_from_slice(&words);
                 }
             }
-            Before::Meter { array, cell, meter } => {
-                if let Some(meters) = self.state.meters.get_mut(array) {
+            Self::Meter { array, cell, meter } => {
+                if let Some(meters) = state.meters.get_mut(array) {
                     meters.put(cell, meter);
                 }
             }
-            Before::Random(state) => self.state.random = state,
-            Before::Entry {
+            Self::Random(random) => state.random = random,
+            Self::Entry {
                 table,
                 id,
                 direct,
                 last_hit_ns,
             } => {
-                let entry = self.tables.get_mut(table).and_then(|t| t.entry_mut(id));
+                let entry = tables.get_mut(table).and_then(|table| table.entry_mut(id));
                 if let Some(entry) = entry {
                     entry.direct = direct;
                     entry.idle.last_hit_ns = last_hit_ns;
                 }
             }
-            Before::DefaultEntry { table, direct } => {
-                if let Some(table) = self.tables.get_mut(table) {
+            Self::DefaultEntry { table, direct } => {
+                if let Some(table) = tables.get_mut(table) {
                     table.default.direct = direct;
                 }
             }

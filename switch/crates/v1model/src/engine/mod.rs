@@ -24,6 +24,7 @@ use crate::profile::Profile;
 use crate::program::Program;
 use crate::state::State;
 use crate::table::Table;
+use crate::trial::Trial;
 use crate::value_set::ValueSets;
 use crate::wide::mask64;
 
@@ -71,6 +72,8 @@ pub(crate) struct Machine<'a, E> {
     pub now_ns: u64,
     /// `egress_spec` value that means "drop".
     pub drop_port: u16,
+    /// Takes what the packet changes, as it was before, if the packet is of a trial.
+    pub trial: Option<&'a mut Trial>,
 }
 
 impl<E: Externs> Machine<'_, E> {

@@ -122,9 +122,10 @@ impl<E: Externs> Machine<'_, E> {
     #[inline]
     pub(super) fn note_entry(&mut self, index: usize, hit: Option<Hit>) {
         if E::STEPS
+            && let Some(trial) = &mut self.trial
             && let Some(table) = self.tables.get(index)
         {
-            self.state.note_entry(index, table, hit.map(|hit| hit.id));
+            trial.note_entry(index, table, hit.map(|hit| hit.id));
         }
     }
 
@@ -160,14 +161,17 @@ impl<E: Externs> Machine<'_, E> {
 
     /// Notes what an operation is about to change, if a trial runs.
     fn note_before(&mut self, op: &Op, index: usize) {
+        let Some(trial) = &mut self.trial else {
+            return;
+        };
+        let state = &*self.state;
         match *op {
-            Op::RegisterWrite { array, .. } => self.state.note_cell(array as usize, index),
+            Op::RegisterWrite { array, .. } => trial.note_cell(state, array as usize, index),
             Op::Count { array, .. } => {
-                let array = self.state.counter_array(array as usize);
-                self.state.note_cell(array, index);
+                trial.note_cell(state, state.counter_array(array as usize), index);
             }
-            Op::Meter { array, .. } => self.state.note_meter(array as usize, index),
-            Op::Random { .. } => self.state.note_random(),
+            Op::Meter { array, .. } => trial.note_meter(state, array as usize, index),
+            Op::Random { .. } => trial.note_random(state),
             _ => {}
         }
     }

@@ -27,6 +27,7 @@ use crate::slot::RESHAPED;
 use crate::state::State;
 use crate::table::Table;
 use crate::trace::{Stage, Step};
+use crate::trial::Trial;
 use crate::value_set::ValueSets;
 use std::collections::BTreeMap;
 
@@ -51,6 +52,8 @@ pub struct Pipeline {
     /// The switch's ports, and whether each can carry frames.
     pub(crate) ports: BTreeMap<u32, bool>,
     options: LoadOptions,
+    /// The changes of a trial's packets, while one runs.
+    trial: Option<Trial>,
     /// Tables whose entries have prefetches ([`crate::compile::prefetch_plan`]).
     prefetching_tables: Box<[usize]>,
 }
@@ -96,6 +99,7 @@ impl Pipeline {
             tables: compiled.tables,
             state: compiled.state,
             options: options.clone(),
+            trial: None,
         })
     }
 
@@ -145,6 +149,24 @@ impl Pipeline {
             externs,
             now_ns,
             drop_port: self.options.drop_port,
+            trial: self.trial.as_mut(),
+        }
+    }
+
+    /// Begins a trial: until [`Self::end_trial`], all packets come with an [`Externs`] that wants steps,
+    /// and neither programs nor entries are changed.
+    pub fn begin_trial(&mut self) {
+        debug_assert!(self.trial.is_none(), "a trial runs already");
+        self.trial = Some(Trial::default());
+    }
+
+    /// Ends a trial: registers, counters, meters, random numbers and the data of entries are as they
+    /// were when it began.
+    pub fn end_trial(&mut self) {
+        let trial = self.trial.take();
+        debug_assert!(trial.is_some(), "no trial runs");
+        if let Some(trial) = trial {
+            trial.put_back(&mut self.state, &mut self.tables);
         }
     }
 
