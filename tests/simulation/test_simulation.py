@@ -15,7 +15,7 @@ FOUND_BY = {
     "acknowledge-early": 12,
     "reuse-id": 1,
     "forget-gap": 12,
-    "skip-lease-time": 51,
+    "skip-lease-time": 37,
     "skip-sync": 1,
     "acknowledge-failed": 1,
     "forget-bids": 1,
