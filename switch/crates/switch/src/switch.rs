@@ -345,6 +345,7 @@ impl Switch {
         program.pipeline.start(self.env.now_ns);
         program.schedule_idle_search();
         let before = self.running.replace(program);
+        self.env.traces.lose_open();
         self.update_tracer();
         self.update_handover();
         before

@@ -339,3 +339,54 @@ fn watches_are_bounded_and_their_places_come_back() {
         switch.watch(all.clone(), nobody()).expect("a watch");
     }
 }
+
+#[test]
+fn a_watch_gets_no_trace_that_another_one_has_begun() {
+    let mut switch = switch("pacing_switch", with_cpu_port());
+    let all = WatchOptions {
+        port: None,
+        filter: None,
+        count: 1,
+    };
+    // As long as somebody watches, open traces are kept.
+    let _kept = watch(
+        &mut switch,
+        WatchOptions {
+            count: 9,
+            ..all.clone()
+        },
+    );
+    let first = switch
+        .watch(all.clone(), Box::new(|_, _| panic!("it has ended")))
+        .expect("a watch");
+    switch.receive(1, &frame(), 0, 0);
+    switch.unwatch(first);
+    // The packet is in the switch still, and traces of the next one go to the same place.
+    let traces = watch(&mut switch, all);
+    let mut other = frame();
+    other[11] = 9;
+    switch.receive(2, &other, 100, 100);
+    settle(&mut switch, &mut Sent::default());
+    let ports: Vec<_> = traces.try_iter().map(|(t, _)| t.ingress_port).collect();
+    assert_eq!(ports, [2]);
+}
+
+#[test]
+fn a_watch_gets_its_count_although_the_program_is_replaced() {
+    let mut switch = paced();
+    let all = WatchOptions {
+        port: None,
+        filter: None,
+        count: 2,
+    };
+    let traces = watch(&mut switch, all);
+    switch.receive(1, &frame(), 0, 0);
+    switch
+        .load(&common::compiled("pacing_switch", "pacer"))
+        .expect("it loads");
+    common::flood_everywhere(&mut switch);
+    for round in 1..4 {
+        send(&mut switch, 1, round, u64::from(round) * 1_000_000);
+    }
+    assert_eq!(traces.try_iter().count(), 2);
+}

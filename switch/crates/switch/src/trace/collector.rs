@@ -53,6 +53,8 @@ struct Watch {
     id: WatchId,
     options: WatchOptions,
     receiver: Receiver,
+    /// The number of the first trace that may be its own: those before were of another watch.
+    first: u64,
     /// Traces that have been begun and are not finished.
     open: u64,
     skipped: u64,
@@ -137,9 +139,9 @@ impl Collector {
     /// Takes a finished trace.
     pub(super) fn put(&mut self, wanted: Wanted, trace: PacketTrace) {
         for (at, place) in self.watches.iter_mut().enumerate() {
-            // A watch that took the place of another one has no open traces.
             if wanted.0 & 1 << at != 0
-                && let Some(watch) = place.as_mut().filter(|watch| watch.open > 0)
+                && let Some(watch) = place.as_mut()
+                && watch.first <= trace.packet_id
             {
                 watch.open -= 1;
                 let wants = (watch.receiver)(trace.clone(), std::mem::take(&mut watch.skipped));
@@ -155,6 +157,13 @@ impl Collector {
             self.waiting.push_back(trace);
         } else {
             self.lost += 1;
+        }
+    }
+
+    /// The open traces are lost: each watch traces as many other packets in their place.
+    pub(crate) fn lose_open(&mut self) {
+        for watch in self.watches.iter_mut().flatten() {
+            watch.options.count += std::mem::take(&mut watch.open);
         }
     }
 
@@ -177,6 +186,7 @@ impl Collector {
             id,
             options,
             receiver,
+            first: self.begun,
             open: 0,
             skipped: 0,
             full_at_ns: 0,
