@@ -19,7 +19,7 @@ FOUND_BY = {
     "skip-sync": 1,
     "acknowledge-failed": 1,
     "forget-bids": 1,
-    "skip-lock": 14,
+    "skip-lock": 3175,
     "reuse-generation": 1,
 }
 """A seed that finds each planted fault; the next ones are tried, too, since a seed's story changes
