@@ -5,14 +5,13 @@
 //! well and panics otherwise.
 
 mod call;
+mod files;
 mod filter;
 mod packets;
 mod program;
 mod thrift;
 mod trains;
 mod write_request;
-
-use std::path::PathBuf;
 
 pub use call::call;
 pub use filter::filter;
@@ -21,14 +20,3 @@ pub use program::program;
 pub use thrift::thrift;
 pub use trains::train;
 pub use write_request::write_request;
-
-/// The switch's own folder.
-fn switch_folder() -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "../.."].iter().collect()
-}
-
-/// A file of the repository.
-fn read(path: &str) -> Vec<u8> {
-    let path = switch_folder().join(path);
-    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}

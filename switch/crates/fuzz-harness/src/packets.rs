@@ -140,7 +140,9 @@ impl Run {
             switch.add_port(port, "port", config).expect("a new port");
         }
         let path = PROGRAMS[usize::from(program) % PROGRAMS.len()];
-        switch.load(&crate::read(path)).expect("the project's own");
+        switch
+            .load(&crate::files::read(path))
+            .expect("the project's own");
         let program = switch.program_mut().expect("it is loaded");
         fill(program, usize::from(entries));
         switch.set_tracing(traced);

@@ -13,7 +13,7 @@ use thrift_server::{ThriftConfig, ThriftLimits, ThriftServer};
 use tokio::runtime::Runtime;
 use traffic_manager::Limits;
 
-use crate::read;
+use crate::files::read;
 
 /// A call of `bm_mt_get_num_entries` of a table, in Thrift's binary protocol.
 const QUESTION: &[u8] = b"\x80\x01\0\x01\0\0\0\x1estandard:bm_mt_get_num_entries\0\0\0\x01\

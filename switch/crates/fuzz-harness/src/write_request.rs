@@ -52,13 +52,13 @@ impl Rig {
             .expect("a runtime");
         let (_, client, stream) = runtime.block_on(serve());
         let program = "crates/p4runtime-server/tests/programs/kinds";
-        let info = crate::read(&format!("{program}.p4info.txtpb"));
+        let info = crate::files::read(&format!("{program}.p4info.txtpb"));
         Self {
             runtime,
             client,
             config: p4::ForwardingPipelineConfig {
                 p4info: Some(parse_p4info(&String::from_utf8_lossy(&info))),
-                p4_device_config: crate::read(&format!("{program}.json")),
+                p4_device_config: crate::files::read(&format!("{program}.json")),
                 cookie: None,
             },
             _stream: stream,
@@ -158,7 +158,7 @@ pub(crate) async fn serve() -> (Channel, P4RuntimeClient<Channel>, Stream) {
 fn parse_p4info(text: &str) -> p4info::P4Info {
     let descriptors = match std::env::var_os("P4RUNTIME_DESCRIPTORS") {
         Some(path) => std::fs::read(path).expect("descriptors"),
-        None => crate::read("../build/p4runtime.binpb"),
+        None => crate::files::read("../build/p4runtime.binpb"),
     };
     let pool = prost_reflect::DescriptorPool::decode(descriptors.as_slice()).expect("descriptors");
     let message = pool
