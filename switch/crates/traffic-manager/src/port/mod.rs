@@ -124,10 +124,16 @@ fn line_time_per_byte_q24(config: &PortConfig) -> Result<u64, PortError> {
 
 impl<P> Port<P> {
     pub(crate) fn new(number: u16, config: PortConfig) -> Result<Self, PortError> {
-        Ok(Self {
+        let line_time_per_byte_q24 = line_time_per_byte_q24(&config)?;
+        Ok(Self::idle(number, config, line_time_per_byte_q24))
+    }
+
+    /// A port that has sent nothing.
+    fn idle(number: u16, config: PortConfig, line_time_per_byte_q24: u64) -> Self {
+        Self {
             number,
             up: true,
-            line_time_per_byte_q24: line_time_per_byte_q24(&config)?,
+            line_time_per_byte_q24,
             config,
             pending: None,
             free_at: Q24::default(),
@@ -142,7 +148,7 @@ impl<P> Port<P> {
             delay_line: VecDeque::new(),
             last_delivery_ns: 0,
             statistics: PortStatistics::default(),
-        })
+        }
     }
 
     /// A port for [`TrafficManager::stand_in`](crate::TrafficManager::stand_in). The packets of the
@@ -154,27 +160,18 @@ impl<P> Port<P> {
         let line_bytes = without_fcs + packets * u64::from(self.overhead_bytes());
         let line_time = u128::from(line_bytes) * u128::from(self.line_time_per_byte_q24);
         Self {
-            number: self.number,
             up: self.up,
-            config: self.config,
-            line_time_per_byte_q24: self.line_time_per_byte_q24,
-            pending: None,
             free_at: self.free_at.plus(line_time),
             line_end: self.line_end,
-            gap_wait: Q24::default(),
             spaces_catch_up: self.spaces_catch_up,
             late_poll_ns: self.late_poll_ns,
-            fifo: List::default(),
-            fifo_packets: 0,
-            waiting: TimerWheel::new(),
-            ready: TimerWheel::new(),
-            delay_line: VecDeque::new(),
             last_delivery_ns: self.last_delivery_ns,
             statistics: PortStatistics {
                 fifo_bytes: self.statistics.fifo_bytes,
                 queued_packets: self.statistics.queued_packets,
                 ..PortStatistics::default()
             },
+            ..Self::idle(self.number, self.config, self.line_time_per_byte_q24)
         }
     }
 
