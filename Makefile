@@ -8,6 +8,7 @@
 #   make ptf               PTF tests of the P4 programs on a switch, see TARGET
 #   make conformance       p4c's STF tests here and on stock BMv2, side by side (needs p4c)
 #   make differential      random tables and packets here and on stock BMv2, compared
+#   make queue-model       random packets through egress queues, beside the reference model
 #   make simulate          controllers, stores and switches in one process, with faults from a seed
 #   make experiments       the published tables and figures, and more, beside the published ones
 #   make experiment-table5 one of them; their names: make experiment-list
@@ -30,6 +31,7 @@
 #   make bench-cluster     rate changes through three controllers on etcd: rate, latency, cost of each
 #   make bench-flood       a class at 500 Mbit/s and rate changes beside clients without rights
 #   make bench-switches    SWITCHES=250 that three controllers share: memory, cold starts
+#   make bench-tcp         TCP between hosts with offloads on, unpaced and paced, beside a kernel bridge
 #   make bench-edges       stock BMv2 beside pacing_switch on a long fat network, with a plot
 #   make bench-engine      cost per packet against classes, entries and frame size, with a plot
 #   make p4                recompile the P4 programs (needs p4c)
@@ -49,6 +51,7 @@
 #   make ptf               TARGET=pacing_switch|bmv2
 #   make conformance       SAMPLES=<a p4c checkout>/testdata/p4_16_samples; one TARGET only
 #   make differential      PACKETS=100000 SEED=1; PROGRAMS=<a folder of p4c's JSON>: those, too
+#   make queue-model       PACKETS=100000 SEED=1
 #   make simulate          SEEDS=10000 FIRST=1 JOBS=<at a time>
 #   make demo              FIFO=64KB CC=bic SECONDS=20 RATE=500mbit RTT=200ms; REALTIME=1: one
 #                          sender, on this machine's kernel instead of in the lab; EDGE=ovs: one
@@ -237,6 +240,7 @@ bench: packages dev-venv switch $(WIRETOOLS)
 bench-engine: venv $(DESCRIPTORS)
 	@mkdir -p results
 	@cd switch && cargo bench --locked -p traffic-manager --bench insert_release
+	@cd switch && cargo bench --locked -p v1model --bench engines
 	@cd switch && cargo bench --locked -p switch --bench engine -- $(abspath results/engine.json)
 	@$(PYTHON) tests/bench/engine_plot.py results/engine.json docs/scale.svg
 	@echo "figures in results/engine.json, plot in docs/scale.svg"
@@ -245,6 +249,11 @@ bench-engine: venv $(DESCRIPTORS)
 .PHONY: bench-flood
 bench-flood: packages dev-venv switch $(WIRETOOLS)
 	@$(PYTHON) tests/bench/flood.py --out results/flood.json
+
+# Hosts as the kernel makes them, with segmentation offload. SWITCH=name=binary: another one, too.
+.PHONY: bench-tcp
+bench-tcp: packages dev-venv switch
+	@$(PYTHON) tests/bench/tcp.py --out results/tcp.json $(if $(SWITCH),--switch $(SWITCH))
 
 # Stock BMv2 and pacing_switch as the edge of a long fat network, in real time.
 .PHONY: bench-edges
@@ -347,6 +356,16 @@ test-rust: $(DESCRIPTORS)
 	@cd switch && cargo test --locked --workspace --no-run
 	@cd switch && cargo test --quiet --locked --workspace
 	@$(MAKE) --no-print-directory loom
+	@$(MAKE) --no-print-directory queue-model PACKETS=20000
+
+# Random packets for each scheduler, by the reference model and by the traffic manager.
+.PHONY: queue-model
+queue-model: venv
+	@mkdir -p results
+	@$(PYTHON) tests/model/make_queue_vectors.py --random $$(($(PACKETS) / 1000)) --packets 1000 \
+	    --seed $(SEED) --out results/queue-vectors
+	@cd switch && QUEUE_VECTORS_DIR=$(CURDIR)/results/queue-vectors \
+	    cargo test --quiet --locked -p traffic-manager --test queue_vectors -- --nocapture
 
 .PHONY: test-controller
 test-controller: dev-venv switch

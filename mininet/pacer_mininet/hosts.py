@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mininet.link import Intf
 from mininet.node import Host, Node
 
 from pacer_mininet.interfaces import datagram_socket_of, mac_bytes, turn_offloads_off
@@ -68,18 +69,28 @@ def introduce(host: Node, others: Sequence[Node]) -> None:
         HostError: the kernel refuses an entry.
 
     """
-    device = host.defaultIntf().name.encode()
+    add_neighbours(host.defaultIntf(), {other.IP(): other.MAC() for other in others})
+
+
+def add_neighbours(interface: Intf, neighbours: Mapping[str, str]) -> None:
+    """Give a host permanent neighbour entries, MAC addresses by IP address, on an interface.
+
+    Raises:
+        HostError: the kernel refuses an entry.
+
+    """
+    host = interface.node
     with datagram_socket_of(host) as through:
-        for other in others:
+        for address, mac in neighbours.items():
             request = _ARP.pack(
-                *(socket.AF_INET, 0, socket.inet_aton(other.IP())),
-                *(socket.AF_UNSPEC, mac_bytes(other.MAC()), ATF_COMPLETE_FOR_GOOD),
-                *(socket.AF_UNSPEC, 0, bytes(4), device),
+                *(socket.AF_INET, 0, socket.inet_aton(address)),
+                *(socket.AF_UNSPEC, mac_bytes(mac), ATF_COMPLETE_FOR_GOOD),
+                *(socket.AF_UNSPEC, 0, bytes(4), interface.name.encode()),
             )
             try:
                 fcntl.ioctl(through, SIOCSARP, request)
             except OSError as error:
-                raise HostError(f"{host.name}: neighbour {other.IP()}: {error.strerror}") from None
+                raise HostError(f"{host.name}: neighbour {address}: {error.strerror}") from None
 
 
 def ping(host: Node, address: str, *, timeout_s: float) -> None:

@@ -92,6 +92,16 @@ EDGES: Sequence[Column] = (
     ("p99", us("gap_error_p99_us")),
 )
 
+TCP: Sequence[Column] = (
+    ("between the hosts", text("row")),
+    ("Gbit/s", lambda row: f"{row['bps'] / 1e9:.2f}"),
+    (
+        "least to most",
+        lambda row: f"{min(row['readings_bps']) / 1e9:.2f} to {max(row['readings_bps']) / 1e9:.2f}",
+    ),
+    ("of the rate", lambda row: f"{row['bps'] / row['rate_bps']:.2f}" if row["rate_bps"] else ""),
+)
+
 FLOOD: Sequence[Column] = (
     ("flooded", text("flooded")),
     ("error p99 without, us", us("without_p99_us")),
@@ -113,6 +123,7 @@ COLUMNS: dict[str, Sequence[Column]] = {
     "idle": IDLE,
     "edges": EDGES,
     "flood": FLOOD,
+    "tcp": TCP,
 }
 
 

@@ -70,11 +70,11 @@ class Started:
 
 
 @contextmanager
-def running(command: Sequence[str], cpu: int = TARGET_CPU) -> Iterator[subprocess.Popen[str]]:
-    """A process pinned to one core, ended by its pid."""
+def running(command: Sequence[str], cpus: str = str(TARGET_CPU)) -> Iterator[subprocess.Popen[str]]:
+    """A process pinned to these cores, ended by its pid."""
     with tempfile.NamedTemporaryFile("w+", suffix=".log") as log:
         process = subprocess.Popen(
-            ["taskset", "-c", str(cpu), *command], stdout=log, stderr=log, text=True
+            ["taskset", "-c", cpus, *command], stdout=log, stderr=log, text=True
         )
         try:
             yield process
@@ -126,10 +126,15 @@ def forward_by_pacer(client: Client) -> None:
 
 def pace(client: Client, rate_bps: int) -> None:
     """Packets from port 1 belong to class 1, which has a rate."""
-    params = paced_class(1, rate_bps, limit_bytes=1 << 20)["action_params"]
+    install_class(client, paced_class(1, rate_bps, limit_bytes=1 << 20))
+
+
+def install_class(client: Client, entry: dict[str, object]) -> None:
+    """Installs class 1 (see `pacer_entries`), to which the packets from port 1 belong."""
+    params = entry["action_params"]
     assert isinstance(params, dict)
     client.insert(
-        client.entry("PacerIngress.classes", {"class_id": 1}, "PacerIngress.paced_static", params),
+        client.entry("PacerIngress.classes", {"class_id": 1}, str(entry["action_name"]), params),
         client.entry(
             "PacerIngress.flows",
             {"ingress_port": 1},
@@ -163,6 +168,8 @@ def p4_switch(
     *entries: Callable[[Client], None],
     options: Sequence[str] = (),
     ports: Sequence[tuple[int, str]] = PORTS,
+    binary: Path = RELEASE / "pacing_switch",
+    cpus: str = str(TARGET_CPU),
 ) -> Iterator[Started]:
     """A P4 target that runs a compiled program of a folder, with its entries."""
     address = f"{GRPC_ADDRESS[0]}:{GRPC_ADDRESS[1]}"
@@ -174,9 +181,9 @@ def p4_switch(
             command = ["simple_switch_grpc", "--no-p4", "--log-level", "off", *interfaces]
             command += ["--", *own]
         else:
-            command = [str(RELEASE / "pacing_switch"), "--no-p4", *own, *interfaces, *options]
+            command = [str(binary), "--no-p4", *own, *interfaces, *options]
             command += ["--stats-file", str(statistics)]
-        with running(command) as process:
+        with running(command, cpus) as process:
             wait_for_grpc(process)
             client = Client(
                 address,

@@ -6,7 +6,10 @@ import hashlib
 import json
 import os
 import shutil
+import socket
+import struct
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,7 @@ KINDS = PROGRAMS / "kinds.json"
 SPECIAL = "KindsIngress.special"
 OPTIONS = ("--thrift-port", "0", "--cpu-port", "510")
 MAC_BYTES = 6
+QUEUES_ON_WIRES = Path(__file__).with_name("queues_on_wires.py")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -110,6 +114,30 @@ def test_both_servers_see_the_same_tables(running: Running) -> None:
     assert refused.value.code == running.types.TableOperationErrorCode.INVALID_HANDLE
 
 
+def test_what_is_attached_to_an_entry_ends_with_it(running: Running) -> None:
+    p4runtime, standard = running.p4runtime, running.clients.standard
+    assert p4runtime.become_primary() == 0
+    p4runtime.push()
+
+    def attached() -> list[bytes]:
+        return [entry.metadata for entry in p4runtime.entries(SPECIAL)]
+
+    for end in (
+        lambda: standard.bm_mt_delete_entry(0, SPECIAL, 0),
+        lambda: standard.bm_mt_clear_entries(0, SPECIAL, False),
+        standard.bm_reset_state,
+    ):
+        entry = p4runtime.entry(SPECIAL, {"hdr.ethernet.dst": 1}, "KindsIngress.send", {"port": 2})
+        entry.table_entry.metadata = b"cookie"
+        p4runtime.insert(entry)
+        assert attached() == [b"cookie"]
+        end()
+        handle = running.add(mac=1, port=1)
+        assert attached() == [b""]
+        standard.bm_mt_delete_entry(0, SPECIAL, handle)
+        standard.bm_mt_clear_entries(0, SPECIAL, False)
+
+
 def test_groups_of_either_server_are_seen_by_the_other(running: Running) -> None:
     p4runtime, pre = running.p4runtime, running.clients.simple_pre_lag
     assert p4runtime.become_primary() == 0
@@ -191,3 +219,82 @@ def test_sessions_queues_and_time(running: Running) -> None:
     first = target.get_time_elapsed_us()
     assert target.get_time_elapsed_us() >= first > 0
     assert target.get_time_since_epoch_us() > 1_600_000_000_000_000
+
+
+def test_priority_queues_in_real_time(tmp_path: Path) -> None:
+    """The second packet of the slow queue leaves a second later, after one of a higher priority."""
+    if os.geteuid() != 0:
+        pytest.skip("not run: only root can make network interfaces")
+    inside = ["unshare", "--net", sys.executable, str(QUEUES_ON_WIRES), str(tmp_path)]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(inside, env=env, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    told = json.loads(ended.stdout)
+    assert told == {"received": [0, 7, 0], "drops": {"3": {"queue-full": 1}}}
+
+
+def received(stream: socket.socket, length: int) -> bytes:
+    """Read exactly so many bytes."""
+    found = b""
+    while len(found) < length:
+        piece = stream.recv(length - len(found))
+        assert piece, "the publisher has gone"
+        found += piece
+    return found
+
+
+def sample_of(stream: socket.socket) -> tuple[int, int, bytes]:
+    """Receive a learning message as p4-utils reads it; return list, buffer and the only sample."""
+    kind, length = struct.unpack(">BQ", received(stream, 9))
+    assert kind == 1
+    message = received(stream, length)
+    topic, device, context, of, buffer, count = struct.unpack("=4sQiiQi", message[:32])
+    assert (topic, device, context, count) == (b"LEA|", 0, 0, 1)
+    return of, buffer, message[32:]
+
+
+def test_digests_are_published_until_they_are_acknowledged(tmp_path: Path) -> None:
+    address = f"ipc://{tmp_path}/notifications.ipc"
+    # Of this port, the program takes the fields of packet-outs for the first bytes of the frame.
+    options = ("--thrift-port", "0", "--cpu-port", "5", "--notifications-addr", address)
+    with Switch(KINDS, options=options, binary=binary()) as switch:
+        line = switch.wait_for_line(": Thrift at ")
+        program = Program(PROGRAMS / "kinds.p4info.txtpb", KINDS)
+        p4runtime = Client(switch.grpc_address, 0, program)
+        p4runtime.become_primary()
+        p4runtime.push()
+        with (
+            connected(int(line.rpartition(":")[2])) as clients,
+            socket.socket(socket.AF_UNIX) as stream,
+        ):
+            assert clients.standard.bm_mgmt_get_info().notifications_socket == address
+            stream.settimeout(60)
+            stream.connect(address.removeprefix("ipc://"))
+            stream.sendall(b"\0SP\0\0\x21\0\0")
+            assert received(stream, 8) == b"\0SP\0\0\x20\0\0"
+            running = Running(clients, p4runtime)
+            clients.standard.bm_mt_add_entry(
+                *(0, SPECIAL, running.key(5), "KindsIngress.learn", [b"\0\1"]),
+                running.types.BmAddEntryOptions(priority=0),
+            )
+
+            def send(source: int) -> None:
+                ethernet = (5).to_bytes(6, "big") + source.to_bytes(6, "big") + b"\x12\x34"
+                p4runtime.packet_out(ethernet.ljust(60, b"\0")[2:], egress_port=0)
+
+            # The second one has the same digest as the first.
+            for source in (7, 7, 8):
+                send(source)
+            seen = [sample_of(stream) for _ in range(2)]
+            assert [(buffer, sample[:6]) for _, buffer, sample in seen] == [
+                (1, (7).to_bytes(6, "big")),
+                (2, (8).to_bytes(6, "big")),
+            ]
+            of, buffer, sample = seen[0]
+            # int<12>, bool, enum, bit<9>: each in whole bytes.
+            assert sample[6:8] == b"\x0f\xfe"
+            assert sample[-2:] == (5).to_bytes(2, "big")
+            clients.standard.bm_learning_ack_buffer(0, of, buffer)
+            send(7)
+            assert sample_of(stream) == (of, 3, sample)
+        p4runtime.close()

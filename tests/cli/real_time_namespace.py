@@ -31,13 +31,13 @@ SLOW_FRAMES = 20
 STALL_S = 0.5
 
 
-def captures(folder: Path) -> dict[str, Any]:
+def captures(folder: Path, threads: str) -> dict[str, Any]:
     """Forward frames with `--pcap`; return the files' content."""
     wires = Wires()
     written = folder / "captures"
     written.mkdir()
     began_ns = time.time_ns()
-    with running(folder, "--pcap", str(written)) as switch:
+    with running(folder, "--threads", threads, "--pcap", str(written)) as switch:
         wires.forwarded(100)
         told = ended(switch)
     files = {path.name: read_capture(path) for path in written.iterdir()}
@@ -49,9 +49,9 @@ def captures(folder: Path) -> dict[str, Any]:
     }
 
 
-def carrier(folder: Path) -> dict[str, Any]:
+def carrier(folder: Path, threads: str) -> dict[str, Any]:
     """Take the far end of an interface down and up again: the interface itself stays up."""
-    with running(folder, "-i", "3@c1", ports=(1, 2, 3)) as switch:
+    with running(folder, "--threads", threads, "-i", "3@c1", ports=(1, 2, 3)) as switch:
         others, there = Wires("b0"), Wires("c0")
         subprocess.run(["ip", "link", "set", "c0", "down"], check=True)
         lost = switch.wait_for_line("has no carrier")
@@ -68,9 +68,9 @@ def carrier(folder: Path) -> dict[str, Any]:
         }
 
 
-def vanishing(folder: Path) -> dict[str, Any]:
+def vanishing(folder: Path, threads: str) -> dict[str, Any]:
     """Take an interface away from a switch that forwards; the others have to go on."""
-    with running(folder, "-i", "3@c1", ports=(1, 2, 3)) as switch:
+    with running(folder, "--threads", threads, "-i", "3@c1", ports=(1, 2, 3)) as switch:
         before = Wires("b0")
         before.forwarded(20)
         subprocess.run(["ip", "link", "delete", "b0"], check=True)
@@ -96,12 +96,12 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def overflow(folder: Path) -> dict[str, Any]:
+def overflow(folder: Path, threads: str) -> dict[str, Any]:
     """Stop the switch while more frames come than its ring holds, then let it go on."""
     wires = Wires()
     probes = listener("b0", PROBE_TYPE)
     passing = listener("a1")
-    with running(folder) as switch:
+    with running(folder, "--threads", threads) as switch:
         switch.process.send_signal(signal.SIGSTOP)
         for first in range(0, BURST, CHUNK):
             for number in range(first, first + CHUNK):
@@ -126,13 +126,13 @@ def overflow(folder: Path) -> dict[str, Any]:
         return ended(switch) | {"sent": sent, "frame_bytes": FRAME_BYTES}
 
 
-def stalled(folder: Path) -> dict[str, Any]:
+def stalled(folder: Path, threads: str) -> dict[str, Any]:
     """Stop the switch while packets wait for their departure, then let it go on."""
     wires = Wires()
     paced_type = EXPERIMENTAL_ETHER_TYPE + 1
     receiver = listener("b0", paced_type)
     entries = [flow_by_ether_type(1), paced_class(1, SLOW_BPS)]
-    with running(folder, entries=entries) as switch:
+    with running(folder, "--threads", threads, entries=entries) as switch:
         for number in range(SLOW_FRAMES):
             wires.sender.send(frame_of(number, paced_type))
         # The first leaves at once, perhaps before the others are taken; when the third does, they
@@ -147,14 +147,12 @@ def stalled(folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """All of it."""
-    folder = Path(sys.argv[1])
+    """All of it, with the number of threads of the second argument."""
+    folder, threads = Path(sys.argv[1]), sys.argv[2]
     make_wires([("a0", "a1"), ("b0", "b1"), ("c0", "c1")])
     # The interface that vanishes is gone afterwards: last.
-    told = {"captures": captures(folder), "overflow": overflow(folder)}
-    told["stalled"] = stalled(folder)
-    told["carrier"] = carrier(folder)
-    told["vanishing"] = vanishing(folder)
+    parts = (captures, overflow, stalled, carrier, vanishing)
+    told = {part.__name__: part(folder, threads) for part in parts}
     print(json.dumps(told))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import resource
 import socket
@@ -69,14 +71,12 @@ IGNORED = (
     "--nanolog ipc:///tmp/bm-0-log.ipc",
     "--log-file s1.log",
     "--log-flush",
-    "--notifications-addr ipc:///tmp/bm-0-notifications.ipc",
     "--debugger",
     "--debugger-addr ipc:///tmp/bm-0-debug.ipc",
     "--restore-state s1.state",
     "--dump-packet-data 64",
     "--disable-swap",
     "--enable-swap",
-    "--priority-queues 8",
     "--max-port-count 64",
     "--log-file-max-size 10000",
     "--log-file-max-files 3",
@@ -203,6 +203,8 @@ OPTIONS: list[tuple[list[str], tuple[str, ...]]] = [
     (["--spin", "long"], ("--spin", "'long'")),
     (["--speed", "1gbit"], ("'--speed'",)),
     (["--runtime-json", "no.json"], ("no.json", "No such file")),
+    (["--translation", "no.json"], ("no.json", "No such file")),
+    (["--virtual", "-i", "1@p", "--translation", "ports.json"], ("--translation", "--virtual")),
     (["--use-files", "5"], ("--use-files", "--virtual")),
     (["--packet-in", "ipc:///tmp/p"], ("--packet-in", "interfaces", "--virtual")),
     (["--dp-grpc-server-addr", "127.0.0.1:1"], ("--dp-grpc-server-addr", "interfaces")),
@@ -219,10 +221,39 @@ def test_bad_option(options: list[str], named: tuple[str, ...], tmp_path: Path) 
     refused(tmp_path, *options, PACER, named=named)
 
 
+def test_a_mapping_that_is_not_one_to_one(tmp_path: Path) -> None:
+    values = {"eth1": 1, "eth2": "0x01"}
+    mappings = {"port_t": {"bits": 9, "values": values}}
+    (tmp_path / "ports.json").write_text(json.dumps(mappings))
+    named = (
+        "--translation ports.json",
+        'type "port_t"',
+        '"eth1" and "eth2"',
+        "the same value, 0x0001",
+    )
+    refused(tmp_path, "--translation", "ports.json", PACER, named=named)
+
+
 def test_address_in_use(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         refused(tmp_path, "--grpc-server-addr", address, named=(address, "--grpc-server-addr"))
+
+
+def test_several_run_at_once_under_the_name_simple_switch(tmp_path: Path) -> None:
+    """A tool that starts simple_switch chooses a Thrift port, and knows of no gRPC."""
+    name = tmp_path / "simple_switch"
+    name.symlink_to(binary())
+    command = [str(name), "--no-p4", "--thrift-port", "0"]
+    addresses = set()
+    with contextlib.ExitStack() as stack:
+        for _ in range(2):
+            one = stack.enter_context(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
+            stack.callback(one.terminate)
+            assert one.stderr is not None
+            lines = iter(one.stderr.readline, "")
+            addresses.add(next(line for line in lines if "ready" in line).split()[-1])
+    assert len(addresses) == 2
 
 
 def test_bad_captures(tmp_path: Path) -> None:
@@ -438,6 +469,29 @@ def test_endless_program(tmp_path: Path) -> None:
     assert ended.returncode == 1
     assert "out of memory" not in ended.stderr
     assert "at most" in ended.stderr
+
+
+def test_machine_code_where_no_memory_may_become_executable(tmp_path: Path) -> None:
+    """The packaged unit has systemd's MemoryDenyWriteExecute."""
+    get, set_, refuse_exec_gain = 66, 65, 1
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(get, 0, 0, 0, 0) < 0:
+        pytest.skip("not run: Linux before 6.3 has no such setting of a process")
+
+    def deny() -> None:
+        if libc.prctl(set_, refuse_exec_gain, 0, 0, 0):
+            raise OSError(ctypes.get_errno(), "prctl")
+
+    ended = subprocess.run(
+        [str(binary()), "--virtual", "-i", "1@p", "--engine", "machine", PACER],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        preexec_fn=deny,
+    )
+    assert ended.returncode == 0, ended.stderr
 
 
 # ---- a running switch ------------------------------------------------------------------------

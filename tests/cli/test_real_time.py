@@ -13,10 +13,12 @@ INSIDE = Path(__file__).with_name("real_time_namespace.py")
 RING_FRAMES = 4_096
 
 
-@pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Run the switch in a namespace of its own; return its figures."""
-    return told_inside(INSIDE, tmp_path_factory.mktemp("lived"))
+@pytest.fixture(scope="module", params=["1", "3"], ids=["1-thread", "3-threads"])
+def lived(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    """Run the switch, with so many threads, in a namespace of its own; return its figures."""
+    return told_inside(INSIDE, tmp_path_factory.mktemp("lived"), request.param)
 
 
 def ports_of(told: dict[str, Any]) -> dict[int, dict[str, Any]]:

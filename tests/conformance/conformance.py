@@ -40,6 +40,8 @@ PROGRAMS = HERE / "programs"
 COMPILED = HERE / "compiled"
 MANIFEST = COMPILED / "manifest.json"
 COMPILER = "p4c-bm2-ss"
+# What runs the program, by target.
+ENGINES = {"pacing_switch": "machine", "interpreter": "interpreter"}
 TARGETS = ("pacing_switch", "bmv2")
 _COMPILE_TIMEOUT_S = 300
 _INCLUDE = re.compile(r'^\s*#include\s+"([^"]+)"', re.MULTILINE)
@@ -80,8 +82,11 @@ def run_on(target: str, compiled: Path, test: Path) -> list[str]:
             commands = stf.read(test)
             beside = test.with_suffix(".runtime.json")
             extra = json.loads(beside.read_text()) if beside.exists() else {}
-            run = pacing_target.run if target == "pacing_switch" else bmv2_target.run
-            sent = run(compiled, commands, folder, extra)
+            engine = ENGINES.get(target)
+            if engine is None:
+                sent = bmv2_target.run(compiled, commands, folder, extra)
+            else:
+                sent = pacing_target.run(compiled, commands, folder, extra, engine)
         except (stf.StfError, UnknownNameError, pacing_target.RefusedError) as error:
             return [str(error)]
         return stf.differences(commands, sent)

@@ -147,7 +147,7 @@ def _replica_ports(runtime: dict[str, Any]) -> set[int]:
 
 
 def run(
-    compiled: Path, commands: list[stf.Command], folder: Path, extra: dict[str, Any]
+    compiled: Path, commands: list[stf.Command], folder: Path, extra: dict[str, Any], engine: str
 ) -> dict[int, list[bytes]]:
     """Runs the commands; returns the frames that each port sent, in order.
 
@@ -187,7 +187,8 @@ def run(
     assert isinstance(more, list)
     runtime["table_entries"] = entries + more
     (folder / "runtime.json").write_text(json.dumps(runtime))
-    call = [str(binary()), "--virtual", "--runtime-json", str(folder / "runtime.json")]
+    call = [str(binary()), "--virtual", "--engine", engine]
+    call += ["--runtime-json", str(folder / "runtime.json")]
     for port, frames in sorted(arrivals.items()):
         stem = folder / f"p{port}"
         write_capture(Path(f"{stem}_in.pcap"), frames)

@@ -30,6 +30,8 @@ class Key:
     name: str
     kind: str
     bits: int
+    # The program's own mask (P4_14): entries' values count under it.
+    mask: int | None = None
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,9 @@ class Program:
                 name = ".".join(target)
             else:
                 bits, name = 1, target
-            keys.append(Key(key.get("name") or name, key["match_type"], bits))
+            mask = key.get("mask")
+            mask = None if mask is None else int(mask, 16)
+            keys.append(Key(key.get("name") or name, key["match_type"], bits, mask))
         identifiers = table["action_ids"]
         assert isinstance(identifiers, list)
         parameters = {

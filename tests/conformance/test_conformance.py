@@ -14,10 +14,11 @@ from runtime_commands import UntranslatableError, commands
 TESTS = sorted(conformance.PROGRAMS.glob("*.stf"))
 
 
+@pytest.mark.parametrize("target", conformance.ENGINES)
 @pytest.mark.parametrize("test", TESTS, ids=lambda test: test.stem)
-def test_program_behaves(test: Path) -> None:
+def test_program_behaves(test: Path, target: str) -> None:
     compiled = conformance.COMPILED / f"{test.stem}.json"
-    assert conformance.run_on("pacing_switch", compiled, test) == []
+    assert conformance.run_on(target, compiled, test) == []
 
 
 def test_compiled_programs_are_fresh() -> None:

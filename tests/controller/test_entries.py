@@ -128,10 +128,17 @@ def test_class_entry() -> None:
     assert dict(entry.params) == {
         "time_per_byte_q24": 16 << 24,
         "limit_bytes": 32 * 1024 * 1024,
-        "allowance_ns": 1518 * 16,
+        "allowance_ns": 16384 * 16,
     }
     (unpaced,) = rows_of(class_("bulk", 8, mode="unpaced"))
     assert unpaced.action == "PacerIngress.unpaced"
+
+
+def test_an_allowance_is_half_of_the_fifo_that_a_class_follows() -> None:
+    limits = {"least_rate": "1Mbit", "most_rate": "1Gbit"}
+    follow = {"switch": "wan", "port": 1, "fifo_bytes": 100_000, **limits}
+    (found,) = rows_of(class_("video", 7, rate="500Mbit", follow=follow))
+    assert dict(found.params)["allowance_ns"] == 50_000 * 16
 
 
 def test_entry_of_fixed_gaps() -> None:
@@ -141,7 +148,7 @@ def test_entry_of_fixed_gaps() -> None:
         "time_per_byte_q24": 8 << 24,
         "gap_bytes": 1023,
         "limit_bytes": 32 * 1024 * 1024,
-        "allowance_ns": (1518 + 8 + 1023) * 8,
+        "allowance_ns": 10 * (1518 + 8 + 1023) * 8,
         "ecn_threshold_bytes": 0,
     }
 
@@ -154,12 +161,22 @@ def test_entry_of_ticks() -> None:
         "tick_ns": 1_000_000,
         "ticks_per_ns_q64": (1 << 64) // 1_000_000,
         "limit_bytes": 32 * 1024 * 1024,
-        "allowance_ns": 1518 * 16,
+        "allowance_ns": 16384 * 16,
         "ecn_threshold_bytes": 0,
     }
     for hz, tick_ns in ((1, 10**9), (3, 333_333_333), (1024, 976_563), (10_000, 100_000)):
         (entry,) = rows_of(class_("old", 7, mode="timer", rate="500Mbit", tick_hz=hz))
         assert dict(entry.params)["tick_ns"] == tick_ns
+
+
+def test_entry_of_a_quantum() -> None:
+    (plain,) = rows_of(class_("fast", 7, rate="5Gbit", ecn_threshold_bytes=9_000))
+    (quantum,) = rows_of(
+        class_("fast", 7, rate="5Gbit", ecn_threshold_bytes=9_000, quantum_bytes=6_072)
+    )
+    assert quantum.action == "PacerIngress.paced_static_in_slot"
+    cycle = {"cycle_ns": 9_715, "cycles_per_ns_q64": (1 << 64) // 9_715, "offset_ns": 9_715}
+    assert dict(quantum.params) == {**dict(plain.params), **cycle}
 
 
 def test_entries_of_slots() -> None:
@@ -221,7 +238,7 @@ def test_entries_of_modes_that_follow_flows() -> None:
     assert dict(shared.params) == {
         "time_per_byte_q24": rates.time_per_byte_q24(500_000_000),
         "limit_bytes": 32 << 20,
-        "allowance_ns": 24_288,
+        "allowance_ns": 262_144,
         "ecn_threshold_bytes": 0,
         "bytes_per_ns_q24": rates.payload_bytes_per_ns_q24(500_000_000),
         "clamps_windows": 0,
@@ -242,7 +259,7 @@ def test_entries_of_modes_that_follow_flows() -> None:
         "release_below_ns": 1_000_000,
         "inverse_headroom_q16": 54_613,
         "time_per_byte_q24": 16 << 24,
-        "allowance_ns": 1518 * 16,
+        "allowance_ns": 16384 * 16,
     }
 
 

@@ -40,6 +40,7 @@ def test_a_class_shows_what_it_follows(client: Client) -> None:
         ({"follow": FOLLOW | {"least_rate": "501Mbit"}}, "follow.least_rate"),
         ({"follow": FOLLOW | {"fifo_bytes": 1518}}, "follow.fifo_bytes"),
         ({"follow": FOLLOW | {"port": 4}}, "follow.port"),
+        ({"follow": FOLLOW | {"port": 3}}, "follow.port"),
         ({"follow": FOLLOW | {"switch": "lan"}}, "follow.switch"),
         ({"follow": FOLLOW | {"switch": "s1"}}, "follow.switch"),
     ],
@@ -48,6 +49,15 @@ def test_what_a_class_cannot_follow(client: Client, changed: dict[str, Any], fie
     refused = client.put(CLASS, {"rate": "400Mbit", "follow": FOLLOW} | changed)
     found = problem(refused, 422)
     assert field in {error["field"] for error in found["errors"]}, found
+
+
+def test_a_class_follows_a_port_of_a_wire(client: Client) -> None:
+    """No packet comes in at another port, so the rate would never change."""
+    refused = client.put(CLASS, {"rate": "400Mbit", "follow": FOLLOW | {"port": 3}})
+    (error,) = problem(refused, 422)["errors"]
+    assert error["message"] == "no wire of switch 'wan' has port 3"
+    assert error["expected"] == "one of 1, 2"
+    assert client.put(CLASS, {"rate": "400Mbit", "follow": FOLLOW | {"port": 2}}).status_code == 201
 
 
 def test_a_limited_number_of_classes_follow(client: Client) -> None:
@@ -80,7 +90,8 @@ def test_a_state_names_a_switch_that_measures(client: Client, switch: str) -> No
 
 def measuring(**settings: Any) -> dict[str, Any]:
     """Return the settings of a switch that runs gtrcnet."""
-    address = f"127.0.0.1:{free_port()}"
+    # Another host than that of the other switches: a free port may be found twice.
+    address = f"127.0.0.2:{free_port()}"
     return {"address": address, "program": "gtrcnet", "wire": ["1:2"], **settings}
 
 
@@ -118,7 +129,11 @@ def test_a_switch_that_is_followed_keeps_its_bottleneck(client: Client) -> None:
     follow = FOLLOW | {"switch": "far"}
     assert client.put(CLASS, {"rate": "400Mbit", "follow": follow}).status_code == 201
     without = {name: value for name, value in settings.items() if name != "bottleneck"}
-    for refused in (client.call("DELETE", path), client.put(path, without)):
+    rewired = settings | {"wire": ["2:3"]}
+    for refused in (
+        *(client.call("DELETE", path), client.put(path, without)),
+        client.put(path, rewired),
+    ):
         found = problem(refused, 409)
         assert found["type"] == "urn:pacer:problem:switch-in-use"
         assert "class 'video' on switch 's1'" in found["detail"]
@@ -137,9 +152,7 @@ class Bottleneck:
     def __init__(self, *readings: VirtualQueue | None) -> None:
         self._readings = list(readings)
 
-    def bottleneck_bps(self, _of: int | str) -> int | None:
-        """Return the rate of the virtual bottleneck."""
-        return 500_000_000
+    bottleneck_ports = (1, 2)
 
     async def queue(self, _port: int) -> VirtualQueue | None:
         """Return the next reading."""

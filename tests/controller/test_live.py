@@ -89,7 +89,7 @@ def test_class_and_flow_reach_the_switch(controller: Controller, switch: Switch)
             "class_id": 1,
             "time_per_byte_q24": 16 << 24,
             "limit_bytes": 33_554_432,
-            "allowance_ns": 24_288,
+            "allowance_ns": 262_144,
         }
     ]
     (flow,) = entries_of(switch, "flows")
@@ -352,6 +352,7 @@ def test_every_mode_is_applied_and_stays(switch: Switch, start_controller: Start
         {"mode": "ipg", "rate": "1Gbit", "gap_bytes": 1023, "ecn_threshold_bytes": 100_000},
         {"mode": "static", "rate": "500Mbit", "ecn_threshold_bytes": 100_000},
         {"mode": "static", "rate": "500Mbit", "window_margin_bytes": 50_000},
+        {"mode": "static", "rate": "5Gbit", "quantum_bytes": 6_072},
         {"mode": "static", "rate": "125Mbit", "slots": 4, "slot_ns": 24_288, "slot": 3},
         {"mode": "pspd", "slots": 16, "slot_ns": 24_288},
         {"mode": "dynamic", "slots": 16, "slot_ns": 24_288, "headroom_percent": 150},

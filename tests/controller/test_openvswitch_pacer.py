@@ -61,7 +61,9 @@ def test_classes_are_paced_queues(bridge: Bridge, ovs: Controller) -> None:
     put(ovs, "/classes/video", {"rate": "500Mbit", "limit_bytes": 65_536})
     text = shown(bridge)
     assert "p2: max-rate 1000000000 bit/s (layer2), limit 70000 bytes" in text
-    assert "queue 1: static, rate 500000000 bit/s, limit 65536 bytes, allowance 24288 ns" in text
+    assert "queue 1: static, rate 500000000 bit/s, limit 65536 bytes, allowance 262144 ns" in text
+    put(ovs, "/classes/video", {"rate": "500Mbit", "allowance_ns": "exact"})
+    assert "allowance 24288 ns" in shown(bridge)
     put(ovs, "/classes/video", {"rate": "300Mbit"})
     assert "queue 1: static, rate 300000000 bit/s" in shown(bridge)
     put(ovs, "/classes/bulk", {"mode": "unpaced"})
@@ -77,7 +79,7 @@ def test_a_class_may_have_a_fixed_gap(bridge: Bridge, ovs: Controller) -> None:
     put(ovs, "/classes/bulk", spec)
     text = shown(bridge)
     assert "queue 1: ipg, rate 1000000000 bit/s, gap 1023 bytes, limit 65536 bytes" in text
-    assert "allowance 20392 ns" in text
+    assert "allowance 203920 ns" in text
     put(ovs, "/classes/bulk", {"rate": "1Gbit"})
     assert "queue 1: static, rate 1000000000 bit/s, limit" in shown(bridge)
     refused = ovs.put(BRIDGE + "/classes/other", {"mode": "dynamic"})

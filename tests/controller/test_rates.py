@@ -96,7 +96,10 @@ def test_time_per_byte_is_the_nearest(bps: int) -> None:
 def test_conversions() -> None:
     assert rates.time_per_byte_q24(500_000_000) == 16 << 24
     assert rates.time_per_byte_q24(8_000) == 1_000_000 << 24
-    assert rates.default_allowance_ns(500_000_000) == 1518 * 16
+    assert rates.allowance_ns(500_000_000, 16_384) == 16_384 * 16
+    # At least a frame; whole frames with their gaps.
+    assert rates.allowance_ns(500_000_000, 1) == 1518 * 16
+    assert rates.allowance_ns(500_000_000, 4_000, gap_bytes=100) == 2 * (1518 + 8 + 100) * 16
     assert rates.bytes_per_ns_q24(500_000_000) == 1 << 20
 
 

@@ -34,11 +34,13 @@ def test_put_is_idempotent_and_pending(client: Client) -> None:
         "rate": "500Mbit",
         "rate_bps": 500_000_000,
         "limit_bytes": 33_554_432,
-        "allowance_ns": 24_288,
+        "allowance": "auto",
+        "allowance_ns": 262_144,
         "gap_bytes": None,
         "tick_hz": None,
         "headroom_percent": None,
         "threshold_ns": None,
+        "quantum_bytes": None,
         "slots": None,
         "slot_ns": None,
         "slot": None,
@@ -62,6 +64,20 @@ def test_put_is_idempotent_and_pending(client: Client) -> None:
     assert client.call("DELETE", CLASS).status_code == 204
     problem(client.call("GET", CLASS), 404)
     problem(client.call("DELETE", CLASS), 404)
+
+
+def test_an_allowance_follows_the_rate_unless_it_is_a_time(client: Client) -> None:
+    for pace, allowance, allowance_ns in (
+        ({}, "auto", 16384 * 80),
+        ({"allowance_ns": "auto"}, "auto", 16384 * 80),
+        ({"allowance_ns": "exact"}, "exact", 1518 * 80),
+        ({"allowance_ns": 5}, "fixed", 5),
+    ):
+        made = client.put(CLASS, {"rate": "100Mbit", **pace}).json()
+        assert (made["allowance"], made["allowance_ns"]) == (allowance, allowance_ns), pace
+    for wrong in ("exakt", "5", 1.5, True, -1, 3_600_000_000_001):
+        answer = client.put(CLASS, {"rate": "1Mbit", "allowance_ns": wrong})
+        assert '"auto", "exact", or 0 to' in problem(answer, 422)["errors"][0]["expected"]
 
 
 def test_put_replaces_the_whole_class(client: Client) -> None:
@@ -131,6 +147,14 @@ def test_put_replaces_the_whole_class(client: Client) -> None:
         ({"mode": "dynamic", "window_margin_bytes": 1}, "window_margin_bytes"),
         ({"mode": "slow-start", "threshold_ns": 0}, "threshold_ns"),
         ({"mode": "slow-start", "gap_bytes": 100}, "gap_bytes"),
+        ({"rate": "5Gbit", "quantum_bytes": 1_517}, "quantum_bytes"),
+        ({"rate": "100Gbit", "quantum_bytes": 1_518}, "quantum_bytes"),
+        ({"rate": "8kbit", "quantum_bytes": 1_518}, "quantum_bytes"),
+        ({"mode": "pspd", "quantum_bytes": 1_518}, "quantum_bytes"),
+        (
+            {"rate": "1Mbit", "slots": 4, "slot_ns": 1_000, "slot": 1, "quantum_bytes": 1_518},
+            "quantum_bytes",
+        ),
         ({"rate": "1Mbit", "slots": 4, "slot_ns": 1_000}, "slot"),
         ({"rate": "1Mbit", "slots": 4, "slot": 1}, "slot_ns"),
         ({"rate": "1Mbit", "slots": 4, "slot_ns": 1_000, "slot": 5}, "slot"),

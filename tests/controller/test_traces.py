@@ -1,9 +1,11 @@
 """Traces of packets: dry runs and packets as they come in, of a real switch, and filters."""
 
+import asyncio
 import json
 import threading
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from pacing_switch import TimedFrame, write_capture
@@ -11,6 +13,8 @@ from pacing_switch import TimedFrame, write_capture
 from controller_harness import TARGET, Controller, Network, eventually
 from pacer_controller import packet_filter
 from pacer_controller.cli.main import main as pacer
+from pacer_controller.problems import Problem
+from pacer_controller.service import tracing
 from rest_client import Client, problem
 
 DRY_RUN = "/v1/switches/s1/dry-run"
@@ -182,3 +186,28 @@ def test_filters_are_compiled() -> None:
 def test_texts_that_are_no_filters_are_refused(text: str) -> None:
     with pytest.raises(packet_filter.FilterError):
         packet_filter.compile_filter(text)
+
+
+def test_names_that_are_looked_up_for_long_hold_no_other_threads() -> None:
+    going_on = threading.Event()
+
+    def hanging(_: str) -> Any:
+        going_on.wait()
+
+    async def work() -> None:
+        # More than the default executor of any loop has threads.
+        asked = [asyncio.ensure_future(tracing.compiled("host name")) for _ in range(64)]
+        await asyncio.sleep(0)
+        assert await asyncio.to_thread(lambda: 6 * 7) == 42
+        for one in asked:
+            with pytest.raises(Problem, match="give addresses instead"):
+                await one
+
+    with (
+        mock.patch.object(packet_filter, "compile_filter", hanging),
+        mock.patch.object(tracing, "COMPILE_S", 0.5),
+    ):
+        try:
+            asyncio.run(work())
+        finally:
+            going_on.set()

@@ -16,6 +16,16 @@ _DROP = 511
 _COUNTS = (0, 1, 2, 4, 8, 20, 60)
 
 
+def _under_mask(key: Key, match: Any) -> Any:
+    """A match as the switches compare it with others: its value under the program's mask."""
+    if key.mask is None:
+        return match
+    if isinstance(match, str):
+        return hex(int(match, 16) & key.mask)
+    value, *rest = match
+    return [hex(int(value, 16) & key.mask), *rest]
+
+
 class EntryMaker:
     """Draws a runtime file for a program."""
 
@@ -140,7 +150,7 @@ class EntryMaker:
         self._draw.shuffle(priorities)
         for _ in range(min(self._draw.choice(_COUNTS), self._table_sizes[table.name])):
             match = {key.name: self._match(key) for key in table.keys}
-            text = json.dumps(match, sort_keys=True)
+            text = json.dumps([_under_mask(key, match[key.name]) for key in table.keys])
             if text in seen:
                 continue
             seen.add(text)

@@ -17,7 +17,7 @@ import pytest
 
 from pacer_mininet import paths
 from pacer_mininet.experiments import again, jobs, main, program, workflow
-from pacer_mininet.experiments.plan import Plan
+from pacer_mininet.experiments.plan import GROUP_S, Plan
 from pacer_mininet.experiments.results import BusyError, read_object, results_directory
 
 pytestmark = pytest.mark.skipif(
@@ -31,13 +31,14 @@ _, plan, step, *name = sys.argv[1:]
 below = pathlib.Path(plan).parent
 with (below / "steps").open("a") as steps:
     print(step, *name, file=steps)
-if step == "run":
-    if (below / ("fails" + name[0])).exists():
-        sys.exit("no luck")
+if step == "runs":
     while (below / "waits").exists():
         time.sleep(0.01)
-    (below / "runs" / (name[0] + ".json")).write_text(name[0])
-    print("4 Mbit/s")
+    for key in name:
+        if (below / ("fails" + key)).exists():
+            sys.exit("no luck")
+        (below / "runs" / (key + ".json")).write_text(key)
+        (below / "logs" / (key + ".log")).write_text("4 Mbit/s; took 5 s")
 elif step == "table":
     made = json.loads(pathlib.Path(plan).read_text())["experiments"][name[0]]
     text = " ".join((below / "runs" / (key + ".json")).read_text()[0] for key in made)
@@ -54,15 +55,22 @@ SECOND = Path("again", "experiments")
 
 @pytest.fixture
 def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
-    """Return a plan of two experiments of two runs each, of which they share one."""
+    """Return a plan of two experiments of two runs each, of which they share one.
+
+    The two short runs have the same network.
+    """
     script = tmp_path / "step.py"
     script.write_text(STEP)
     monkeypatch.setattr(jobs, "SCRIPT", script)
     directory = tmp_path / "results" / "experiments"
     directory.mkdir(parents=True)
     runs = {
-        key: {"name": name, "scenario": "", "priority": priority}
-        for key, name, priority in ((SHORT, "s", 1), (SHARED, "c", 2), (LONG, "l", 3))
+        key: {"name": name, "scenario": "", "network": network, "priority": priority}
+        for key, name, network, priority in (
+            (LONG, "l", "1", 9),
+            (SHARED, "c", "2", 2),
+            (SHORT, "s", "2", 1),
+        )
     }
     experiments = {"one": [LONG, SHARED], "other": [SHARED, SHORT]}
     return Plan(
@@ -89,15 +97,14 @@ def test_runs_are_made_once_the_longest_first_and_not_again(
 ) -> None:
     assert workflow.make(plan, AT_ONCE, lock) == {}
     made = steps(plan)
-    assert [step for step in made if step.startswith("run")] == [
-        f"run {LONG}",
-        f"run {SHARED}",
-        f"run {SHORT}",
-    ]
-    assert sorted(made[-3:]) == ["report", "table one", "table other"]
+    assert made[:2] == [f"runs {LONG}", f"runs {SHARED} {SHORT}"]
+    assert sorted(made[2:]) == ["report", "table one", "table other"]
     said = capfd.readouterr().out.splitlines()
-    assert said[0].startswith("[1/3] l: 4 Mbit/s; took ")
-    assert len(said) == 3
+    assert said == [
+        "[1/3] l: 4 Mbit/s; took 5 s",
+        "[2/3] c: 4 Mbit/s; took 5 s",
+        "[3/3] s: 4 Mbit/s; took 5 s",
+    ]
     assert workflow.make(plan, AT_ONCE, lock) == {}
     assert steps(plan) == []
     # After a change of the tables' sources, the tables are made again, and no run.
@@ -109,22 +116,23 @@ def test_runs_are_made_once_the_longest_first_and_not_again(
 def test_a_run_that_fails_is_named_and_the_others_are_made(
     plan: Plan, lock: IO[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    failing = plan.directory / f"fails{LONG}"
+    failing = plan.directory / f"fails{SHORT}"
     failing.touch()
-    assert workflow.make(plan, AT_ONCE, lock) == {"l": "no luck"}
+    assert workflow.make(plan, AT_ONCE, lock) == {"s": "no luck"}
     said = capfd.readouterr()
-    assert said.out.count("l: failed: no luck") == 2
+    assert said.out.count("s: failed: it ended without a message") == 2
+    assert said.out.count("c: 4 Mbit/s; took 5 s") == 2
     assert said.err == ""
     made = steps(plan)
-    # It is tried twice, and the tables are made without it.
-    assert made.count(f"run {LONG}") == 2
-    assert plan.table("one").read_text() == "c"
-    assert plan.table("other").read_text() == "c b"
+    # Its group is tried twice. The group's other run is kept, and the tables are made without it.
+    assert made.count(f"runs {SHARED} {SHORT}") == 2
+    assert plan.table("one").read_text() == "a c"
+    assert plan.table("other").read_text() == "c"
     assert (plan.directory.parent / "report.html").exists()
     failing.unlink()
     assert workflow.make(plan, AT_ONCE, lock) == {}
-    assert steps(plan) == [f"run {LONG}", "table one", "report"]
-    assert plan.table("one").read_text() == "a c"
+    assert steps(plan) == [f"runs {SHORT}", "table other", "report"]
+    assert plan.table("other").read_text() == "c b"
 
 
 KILLED = """\
@@ -169,19 +177,27 @@ def test_after_a_kill_it_ends_and_continues(plan: Plan) -> None:
     until = time.monotonic() + LONGEST_S
     file = plan.directory / "steps"
     while not file.exists() or len(file.read_text().splitlines()) < 2:
+        assert killed.poll() is None
         assert time.monotonic() < until
         time.sleep(0.05)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.wait()
     with once_free(plan.directory.parent) as lock:
         waiting.unlink()
-        assert sorted(steps(plan)) == [f"run {LONG}", f"run {SHARED}"]
+        assert sorted(steps(plan)) == [f"runs {LONG}", f"runs {SHARED} {SHORT}"]
+        # A stored result is not made again.
+        plan.result(SHARED).write_text(SHARED)
         assert workflow.make(plan, AT_ONCE, lock) == {}
-    assert [step for step in steps(plan) if step.startswith("run")] == [
-        f"run {LONG}",
-        f"run {SHARED}",
-        f"run {SHORT}",
-    ]
+    assert steps(plan)[:2] == [f"runs {LONG}", f"runs {SHORT}"]
+
+
+def test_a_group_has_one_network_and_about_a_minute(plan: Plan) -> None:
+    assert plan.groups() == {LONG: [LONG], SHARED: [SHARED, SHORT]}
+    plan.runs[SHORT]["priority"] = GROUP_S - 1
+    assert plan.groups() == {LONG: [LONG], SHARED: [SHARED], SHORT: [SHORT]}
+    plan.result(SHARED).parent.mkdir()
+    plan.result(SHARED).touch()
+    assert plan.groups() == {LONG: [LONG], SHORT: [SHORT]}
 
 
 def test_without_any_run_the_place_of_the_log_is_told(plan: Plan, lock: IO[str]) -> None:

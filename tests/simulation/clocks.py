@@ -10,6 +10,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any, Self
 from unittest import mock
 
+import ovs.jsonrpc
 from loop import SimulatedLoop
 from pacer_controller import events
 from pacer_controller.stores.etcd import leases
@@ -57,6 +58,8 @@ def simulated(loop: SimulatedLoop, seed: str) -> Iterator[None]:
         mock.patch.object(secrets, "token_bytes", urandom),
         mock.patch.object(events, "datetime", _Datetime),
         mock.patch.object(keep, "__defaults__", defaults),
+        # A counter of the whole process, so that a run would depend on the runs before it.
+        mock.patch.object(ovs.jsonrpc.Message, "_next_id", 0),
     ]
     with contextlib.ExitStack() as stack:
         stack.callback(random.setstate, before)

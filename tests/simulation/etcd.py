@@ -53,11 +53,12 @@ class _Lease:
 
 @dataclass
 class Commit:
-    """A revision: its time and its changes."""
+    """A revision: its time, its changes, and their keys."""
 
     revision: int
     at_s: float
     events: list[Any]
+    keys: list[bytes]
 
 
 @dataclass(frozen=True)
@@ -311,7 +312,7 @@ class Cluster:
         if not events:
             return
         self.revision += 1
-        made = Commit(self.revision, self._loop.now_s, events)
+        made = Commit(self.revision, self._loop.now_s, events, [one.kv.key for one in events])
         self.commits.append(made)
         self._loop.note(f"etcd: revision {self.revision}: {_shown(events)}")
         for observer in self.observers:
@@ -554,7 +555,9 @@ class Cluster:
             begin = max(0, watcher.following - first)
             events: list[Any] = []
             for commit in self.commits[begin : member.applied - first + 1]:
-                events += [e for e in commit.events if watcher_has(watcher, e.kv.key)]
+                for event, key in zip(commit.events, commit.keys, strict=True):
+                    if watcher_has(watcher, key):
+                        events.append(event)
             watcher.following = member.applied + 1
             header = rpc.ResponseHeader(revision=member.applied)
             # Cut anywhere between two revisions.

@@ -21,7 +21,7 @@ from pacer_controller import entries
 from pacer_controller.records import index_of
 from pacer_controller.rows import PORTS, Row
 from truth import EtcdTruth, FileTruth, Truth, Version
-from world import PREFIX, STATE, Controller, Key, Operation, World, token_of
+from world import PREFIX, STATE, Controller, Key, Operation, World
 
 from switch import Accepted, Switch
 
@@ -172,13 +172,11 @@ class Invariants:
             self._check_single(operation)
 
     def _check_single(self, operation: Operation) -> None:
-        kind = operation.key[1]
         wanted = operation.tokens.get(operation.key)
         for place, version in enumerate(self.truth.versions[operation.key]):
             within = operation.asked_s <= version.at_s <= operation.answered_s
-            token = token_of(kind, version.spec)
             if wanted is not None:
-                made = token == wanted and version.revision == operation.revision
+                made = version.token == wanted and version.revision == operation.revision
             else:
                 made = version.spec is None and within
             if made:
@@ -200,15 +198,12 @@ class Invariants:
 
     def _made(self, operation: Operation) -> list[Version]:
         """Return the versions that a request has made, one for each resource."""
-        found = []
-        for key, token in operation.tokens.items():
-            versions = self.truth.versions[key]
-            found += [v for v in versions if token_of(key[1], v.spec) == token][:1]
-        return found
+        firsts = self.truth.firsts
+        found = [firsts[key].get(token) for key, token in operation.tokens.items()]
+        return [version for version in found if version is not None]
 
     def _check_read(self, operation: Operation) -> None:
         """A read sees all writes that were made before it, and nothing that was never written."""
-        kind = operation.key[1]
         versions = self.truth.versions[operation.key]
         before = [place for place, one in enumerate(versions) if one.at_s <= operation.asked_s]
         floor = before[-1] if before else -1
@@ -218,7 +213,7 @@ class Invariants:
                 for place, version in enumerate(versions)
                 if version.spec is not None
                 and version.revision == operation.revision
-                and token_of(kind, version.spec) == operation.seen
+                and version.token == operation.seen
             ]
         else:
             places = [place for place, version in enumerate(versions) if version.spec is None]
@@ -269,7 +264,7 @@ class Invariants:
                 continue
             made: dict[int, Version] = {}
             for place, version in enumerate(versions):
-                token = token_of(key[1], version.spec)
+                token = version.token
                 if token is None:
                     continue
                 operation = asked.get((key, token))

@@ -46,6 +46,8 @@ class Endpoint:
         self.keepalive: tuple[float, float] | None = None
         self.other: Endpoint | None = None
         self.open = True
+        self.link = network.link(process.node, peer)
+        """The way of what it sends."""
         self._last_s = 0.0
         self._held: deque[tuple[str, Any]] = deque()
 
@@ -83,7 +85,7 @@ Accept = Callable[[Endpoint], None]
 
 
 @dataclass
-class _Link:
+class Link:
     """One direction between two nodes."""
 
     cut: int = 0
@@ -103,7 +105,7 @@ class Network:
     def __init__(self, loop: SimulatedLoop, seed: str) -> None:
         self._loop = loop
         self._chance = random.Random(f"{seed}/network")
-        self._links: dict[tuple[str, str], _Link] = {}
+        self._links: dict[tuple[str, str], Link] = {}
         self._listeners: dict[str, tuple[Process, Accept]] = {}
         self._ends: dict[Endpoint, None] = {}
         self.messages = 0
@@ -112,17 +114,22 @@ class Network:
 
     # ---- links ----
 
-    def _link(self, source: Node, to: Node) -> _Link:
-        return self._links.setdefault((source.name, to.name), _Link())
+    def link(self, source: Node, to: Node) -> Link:
+        """Return the way from one node to another."""
+        names = (source.name, to.name)
+        found = self._links.get(names)
+        if found is None:
+            found = self._links[names] = Link()
+        return found
 
     def cut(self, source: Node, to: Node) -> None:
         """Let nothing through from one node to another; once more for each call."""
-        self._link(source, to).cut += 1
+        self.link(source, to).cut += 1
         self._suspect()
 
     def mend(self, source: Node, to: Node) -> None:
         """Take one `cut` back."""
-        link = self._link(source, to)
+        link = self.link(source, to)
         link.cut -= 1
         if link.cut == 0:
             waiting, link.waiting = link.waiting, []
@@ -131,15 +138,18 @@ class Network:
 
     def is_cut(self, source: Node, to: Node) -> bool:
         """Whether nothing gets through from one node to another."""
-        return self._link(source, to).cut > 0
+        return self.link(source, to).cut > 0
 
     def slow(self, source: Node, to: Node, by_s: float) -> None:
         """Set an additional delay from one node to another, in seconds; 0: none."""
-        self._link(source, to).slow_s = by_s
+        self.link(source, to).slow_s = by_s
 
     def delay(self, source: Node, to: Node) -> float:
         """Draw how long a message takes."""
-        return self._chance.expovariate(1 / self.mean_s) + self._link(source, to).slow_s + 5e-5
+        return self._delay(self.link(source, to))
+
+    def _delay(self, link: Link) -> float:
+        return self._chance.expovariate(1 / self.mean_s) + link.slow_s + 5e-5
 
     # ---- connections ----
 
@@ -230,22 +240,21 @@ class Network:
 
     def transmit(self, source: Endpoint, kind: str, message: Any) -> None:
         """Send from one end to the other, behind all earlier messages."""
-        other = source.other
-        assert other is not None
-        here, there = source.process.node, other.process.node
         self.messages += 1
-        when_s = max(source._last_s, self._loop.now_s + self.delay(here, there))
+        when_s = max(source._last_s, self._loop.now_s + self._delay(source.link))
         source._last_s = when_s
         source._held.append((kind, message))
         self._loop.at(when_s, self._arrive, source)
+        trap = source.process.node.trap
+        if trap is not None and kind == "data":
+            trap(source.peer)
 
     def _arrive(self, source: Endpoint) -> None:
         other = source.other
         assert other is not None
-        here, there = source.process.node, other.process.node
         if not source._held:
             return
-        link = self._link(here, there)
+        link = source.link
         if link.cut:
             # Sent again by the kernel until it gets through.
             late_s = self._chance.random() * RETRANSMIT_S
@@ -281,7 +290,7 @@ class Network:
         if not end.open or not end.process.alive:
             return
         if end.other is not None and self.is_cut(end.peer, end.process.node):
-            self._link(end.peer, end.process.node).waiting.append(lambda: self._reset(end))
+            self.link(end.peer, end.process.node).waiting.append(lambda: self._reset(end))
             return
         end.lose("reset by peer")
 

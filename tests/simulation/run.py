@@ -20,6 +20,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -162,10 +163,11 @@ async def _watch(world: World, invariants: Invariants) -> float:
 
 def _unrest(world: World, invariants: Invariants) -> str:
     """Return the differences from the desired state at the end."""
-    found = [(switch.name, invariants.unrest(switch)) for switch in world.switches]
-    said = [f"{name} {how}" for name, how in found if how is not None][:1]
-    differing = invariants.differing()
-    return "; ".join([*said, *([differing] if differing is not None else [])])
+    for switch in world.switches:
+        how = invariants.unrest(switch)
+        if how is not None:
+            return f"{switch.name} {how}"
+    return invariants.differing() or ""
 
 
 @dataclass(frozen=True)
@@ -215,14 +217,19 @@ def run(work: Work, faults: Sequence[Fault] | None = None, *, story: bool = Fals
             asyncio.set_event_loop(None)
             last.close()
             gc.collect()
+            _exempt()
         gc.enable()
 
 
 @functools.cache
 def _prepare() -> None:
-    """Make the objects that all runs share, and exempt them from garbage collection."""
+    """Make the objects that all runs share."""
     switch_services.messages()
-    gc.collect()
+
+
+@functools.cache
+def _exempt() -> None:
+    """Exempt from garbage collection, once, what the first run has left: all runs share it."""
     gc.freeze()
 
 
@@ -335,12 +342,14 @@ def main() -> int:
     with contextlib.ExitStack() as stack:
         results: Iterator[tuple[Work, Result]] = map(_one, work)
         if given.jobs > 1:
-            pool = stack.enter_context(
-                multiprocessing.get_context("fork").Pool(
-                    given.jobs, maxtasksperchild=SEEDS_OF_A_WORKER
-                )
+            # Unlike multiprocessing.Pool it raises an error if the kernel kills a worker.
+            pool = ProcessPoolExecutor(
+                given.jobs,
+                multiprocessing.get_context("forkserver"),
+                max_tasks_per_child=SEEDS_OF_A_WORKER,
             )
-            results = iter(pool.imap(_one, work))
+            stack.callback(pool.shutdown, cancel_futures=True)
+            results = pool.map(_one, work)
         for done, (one, result) in enumerate(results, 1):
             rests.append(result.rest_s)
             acknowledged += result.acknowledged

@@ -175,6 +175,28 @@ def test_a_switch_that_is_left_while_a_bid_is_on_its_way_is_free(
     run(loop, work())
 
 
+def test_a_controller_that_was_cut_off_learns_who_has_taken_its_switch(
+    loop: SimulatedLoop, cluster: Cluster
+) -> None:
+    """It leaves the switch after another has taken it, and the watch tells of that later."""
+
+    async def work() -> None:
+        async with store(cluster, ["s0"]) as one:
+            await one.tenure("s0").becomes(True)
+            async with store(cluster, ["s0"]) as other:
+                assert one.watch._following is not None
+                one.watch._following.cancel()
+                await one._client.revoke(one.leases._lease)
+                await other.tenure("s0").becomes(True)
+                await other.write(classes("a", 1))
+                await one.leases._leave(["s0"])
+                one.watch._following = asyncio.create_task(one.watch.follow())
+                await asyncio.sleep(1)
+                assert one.leases.holders == {"s0": other.leases.name}
+
+    run(loop, work())
+
+
 async def _late(one: EtcdStore) -> None:
     await asyncio.sleep(2)
     await one.watch.follow()
@@ -333,6 +355,24 @@ def test_a_reader_is_not_told_that_memory_is_current_when_writes_were_dropped(
             sync.entry(Entry("a", 8))
             with pytest.raises(StoreError):
                 await sync.caught_up()
+
+    run(loop, work())
+
+
+def test_a_reader_of_a_switch_does_not_wait_for_writes_to_another(loop: SimulatedLoop) -> None:
+    """A switch that hangs holds its lock for as long as a write to it may take."""
+
+    async def work() -> None:
+        hung = SimpleNamespace(lock=asyncio.Lock(), last_change=0)
+        service = SimpleNamespace(switches={"a": hung}, base_of=lambda _: 0)
+        sync = Sync(cast(Any, service))
+        async with hung.lock:
+            sync.entry(Entry("a", 7, classes("a", 1)))
+            await asyncio.wait_for(sync.caught_up("b"), 1)
+            for of in ("a", None):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(sync.caught_up(of), 1)
+            await sync.stop()
 
     run(loop, work())
 

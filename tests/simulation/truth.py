@@ -9,7 +9,7 @@ import contextlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
@@ -18,7 +18,7 @@ from loop import PROCESS, Process, SimulatedLoop
 from pacer_controller.records import Desired, ResourceChange, index_of, record_of, stamped
 from pacer_controller.schemas import stored
 from pacer_controller.stores import SqliteStore, SwitchSettings, UncertainError, Written
-from world import PREFIX, Key
+from world import PREFIX, Key, token_of
 
 Broken = Callable[[str, str], None]
 """Called with a rule and a description of its violation."""
@@ -34,6 +34,7 @@ class Version:
         spec: the stored settings; None: the resource was removed.
         revision: the revision that clients see.
         index: the index of a class.
+        token: the mark that is unique to the value; None: it has none.
 
     """
 
@@ -42,6 +43,7 @@ class Version:
     spec: Any
     revision: int
     index: int | None
+    token: int | None = None
 
 
 class Truth:
@@ -55,6 +57,10 @@ class Truth:
     def __init__(self, broken: Broken) -> None:
         self._broken = broken
         self.versions: dict[Key, list[Version]] = defaultdict(list)
+        self.firsts: dict[Key, dict[int, Version]] = defaultdict(dict)
+        """The first version of each mark."""
+        self._desired: dict[str, Desired] = {}
+        """Desired states since whose reading nothing has changed."""
 
     def held(self, switch: str) -> Mapping[tuple[str, str], Version]:
         """Return the resources of a switch."""
@@ -72,7 +78,11 @@ class Truth:
             if last is not None and last.spec is not None:
                 known.append(Version(write, at_s, None, 0, None))
         elif last is None or (last.spec, last.revision) != (now.spec, now.revision):
-            known.append(Version(write, at_s, now.spec, now.revision, now.index))
+            token = None if key[1] == "switch" else token_of(key[1], now.spec)
+            made = replace(now, write=write, at_s=at_s, token=token)
+            known.append(made)
+            if token is not None:
+                self.firsts[key].setdefault(token, made)
 
     def _check_switch(self, switch: str, write: int) -> None:
         held = self.held(switch)
@@ -93,9 +103,11 @@ class Truth:
 
     def desired(self, switch: str) -> Desired:
         """Return the desired state of a switch."""
-        found = Desired()
-        for (kind, name), version in sorted(self.held(switch).items()):
-            found.set(kind, name, record_of(kind, name, version.index, version.spec, 1))
+        found = self._desired.get(switch)
+        if found is None:
+            found = self._desired[switch] = Desired()
+            for (kind, name), version in sorted(self.held(switch).items()):
+                found.set(kind, name, record_of(kind, name, version.index, version.spec, 1))
         return found
 
 
@@ -122,6 +134,7 @@ class EtcdTruth(Truth):
             what, _, rest = key.removeprefix(PREFIX).partition("/")
             gone = event.type != 0
             if what == "root":
+                self._desired.clear()
                 for switch, (_, generation) in json.loads(event.kv.value).items():
                     if self._generations.get(switch, "0") != generation:
                         self._touch_all(switch, touched)
@@ -129,6 +142,7 @@ class EtcdTruth(Truth):
                         flipped[switch] = None
             elif what == "data":
                 switch, generation, kind, name = rest.split("/")
+                self._desired.pop(switch, None)
                 held = self._data[switch, generation]
                 if gone:
                     held.pop((kind, name), None)
@@ -175,6 +189,8 @@ class FileTruth(Truth):
         self._bids: dict[int, Process] = {}
         self._doubt: _State | None = None
         """The state of the file if the write in doubt was made."""
+        self._leaving: frozenset[int] = frozenset()
+        """Numbers of the events that the write in doubt removes."""
         self._write = 0
 
     def held(self, switch: str) -> Mapping[tuple[str, str], Version]:
@@ -213,7 +229,7 @@ class FileTruth(Truth):
 
     def refused(self) -> None:
         """Note that the write was not made."""
-        self._doubt = None
+        self._doubt, self._leaving = None, frozenset()
 
     def made(self, written: Written, without: Sequence[int]) -> None:
         """Note that the write was made."""
@@ -224,6 +240,7 @@ class FileTruth(Truth):
 
     def _become(self, state: _State) -> None:
         self._write += 1
+        self._desired.clear()
         before, now_s = self._all(), self._loop.now_s
         self._data.clear()
         for (switch, kind, name), version in state.items():
@@ -262,8 +279,9 @@ class FileTruth(Truth):
             self._become(found)
         self._doubt = None
         numbers = {number for (number,) in store._db.execute("SELECT id FROM events")}
-        if not self._events <= numbers:
-            lost = sorted(self._events - numbers)
+        lost = sorted(self._events - numbers - self._leaving)
+        self._leaving = frozenset()
+        if lost:
             self._broken("lost", f"events {lost[:3]} of {len(lost)} are gone")
         self._events = numbers
 
@@ -292,6 +310,7 @@ class FileTruth(Truth):
                 write(store, changes, events, switches, *more)
                 self._broken("broken-disk", f"a write is acknowledged after {store.broken}")
             changed = bool(changes or switches)
+            self._leaving = frozenset(more[1] if len(more) > 1 else ())
             self.begin(changes, switches, store.revision + 1 if changed else store.revision)
             try:
                 written = write(store, changes, events, switches, *more)

@@ -53,6 +53,16 @@ BEGIN_S = 3.0
 
 FAULTS_UNTIL_S = 12.0
 CLIENTS_UNTIL_S = 14.0
+
+OUTLIVING = 0.3
+"""Share of the runs with etcd in which a controller outlives its leases while it sends."""
+
+OUTLIVING_UNTIL_S = 8.0
+"""Latest time when that begins: the clients go on for longer than a lease."""
+
+OUTLIVING_S = (3.5, 6.0)
+"""Its duration; a lease lasts for 3 s."""
+
 RESTART_S = (0.1, 1.0)
 """Time between a controller's end and its restart."""
 
@@ -212,7 +222,23 @@ def schedule(seed: str, scene: Scene = ETCD) -> list[Fault]:
         for_s = min(chance.choice((0.1, 0.7, 2.0, 4.0, 8.0)) * chance.uniform(0.5, 1.5), 12.0)
         for_s = min(for_s, CLIENTS_UNTIL_S - at_s)
         faults.append(Fault(number, at_s, for_s, kind, who, value))
+    if scene.members:
+        faults += _outliving(seed, controllers, len(faults))
     return sorted(faults, key=lambda fault: fault.at_s)
+
+
+def _outliving(seed: str, controllers: Sequence[str], number: int) -> list[Fault]:
+    """Draw a fault in which a controller outlives its leases while it talks to a switch.
+
+    The other faults of the seed do not depend on it.
+    """
+    chance = random.Random(f"{seed}/outliving")
+    if chance.random() > OUTLIVING:
+        return []
+    kind = chance.choice(("pause-sending", "cut-sending"))
+    who, value = (chance.choice(controllers),), float(chance.randint(1, 20))
+    at_s, for_s = chance.uniform(BEGIN_S, OUTLIVING_UNTIL_S), chance.uniform(*OUTLIVING_S)
+    return [Fault(number, at_s, for_s, kind, who, value)]
 
 
 # ---- requests of clients ----
@@ -618,6 +644,49 @@ class World:
 
         node.fuse = (int(fault.value), stop)
         return go
+
+    def _at_sending(
+        self, fault: Fault, node: Node, begin: Callable[[Node], Callable[[], None]]
+    ) -> Callable[[], None]:
+        """Begin something when a node has sent so many messages to switches."""
+        left = int(fault.value)
+        undo: Callable[[], None] | None = None
+
+        def sent(to: Node) -> None:
+            nonlocal left, undo
+            if self.switch(to.name) is not None:
+                left -= 1
+                if left == 0:
+                    node.trap, undo = None, begin(to)
+
+        def end() -> None:
+            node.trap = None
+            if undo is not None:
+                undo()
+
+        node.trap = sent
+        return end
+
+    def _fault_pause_sending(self, fault: Fault, node: Node) -> Callable[[], None]:
+        """Pause a controller when a switch is about to answer it."""
+        return self._at_sending(fault, node, lambda _: self._fault_pause(fault, node))
+
+    def _fault_cut_sending(self, fault: Fault, node: Node) -> Callable[[], None]:
+        """Hold up a switch's answer, and all that the controller sends to the store."""
+
+        def begin(switch: Node) -> Callable[[], None]:
+            links = [(node, member) for member in self._named("e")] + [(switch, node)]
+            for link in links:
+                self.network.cut(*link)
+
+            def mend() -> None:
+                # The answer comes before the store.
+                for link in reversed(links):
+                    self.network.mend(*link)
+
+            return mend
+
+        return self._at_sending(fault, node, begin)
 
     def _fault_refuse(self, fault: Fault, node: Node) -> Callable[[], None]:
         switch = self.switch(node.name)

@@ -58,7 +58,7 @@ def paced_class(
 
 
 def timer_class(
-    class_id: int, rate_bps: int, tick_ns: int, limit_bytes: int = 1 << 30
+    class_id: int, rate_bps: int, tick_ns: int, limit_bytes: int = 1 << 30, allowance_ns: int = 0
 ) -> dict[str, object]:
     """A class that releases its packets by ticks."""
     settings = {
@@ -66,7 +66,7 @@ def timer_class(
         "tick_ns": tick_ns,
         "ticks_per_ns_q64": (1 << 64) // tick_ns,
         "limit_bytes": limit_bytes,
-        "allowance_ns": 0,
+        "allowance_ns": allowance_ns,
         "ecn_threshold_bytes": 0,
     }
     return class_entry(class_id, "paced_timer", settings)

@@ -344,6 +344,33 @@ def test_shows_the_virtual_bottleneck(
     running.stop()
 
 
+def test_shows_the_egress_queues_of_a_port(
+    wires: Network, start_controller: Start, open_page: Open
+) -> None:
+    """The program chooses no priority, so all packets are in queue 0; more come than it holds."""
+    queueing = Switch(wires, {2: "rate=1mbit,queues=3,scheduler=wfq:4:2:1,q0.packets=5"})
+    queueing.start()
+    try:
+        controller = start_controller("--switch", f"s1={queueing.address}{queueing.options}")
+        controller.wait_connected()
+        running = Traffic(wires.ports[1], bytes(12) + b"\x88\xb5" + bytes(986))
+        page = open_page(controller.url)
+        table = page.get_by_role("table", name="Egress queues of port 2")
+        expect(table.locator("tbody th")).to_have_text(["0"])
+        expect(table.locator(".lost")).to_have_text(re.compile(r"Lost: [1-9].* queue-full"))
+        # Five packets of 8.1 ms each wait in front, and one is on the line.
+        for part in (".half", ".most"):
+            expect(table.locator(part)).to_have_text(re.compile(r"4\d\.\d\u202fms"))
+        expect(page.locator('[data-port="2"] .queues h4')).to_have_text(re.compile("1 had packets"))
+        assert page.get_by_role("table", name="Egress queues of port 1").count() == 0
+        for width in (320, 1280):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+        running.stop()
+    finally:
+        queueing.kill()
+
+
 def background(page: Page) -> int:
     """Return how light the page's background is, 0 to 765."""
     colour = page.evaluate("getComputedStyle(document.body).backgroundColor")

@@ -116,6 +116,11 @@ class SwitchConfig:
     stations: Mapping[int, int] = field(default_factory=dict)
     measured: Mapping[str, MeasuredFlowSpec] = field(default_factory=dict)
 
+    @property
+    def wired_ports(self) -> tuple[int, ...]:
+        """The ports of all wires."""
+        return tuple(port for pair in self.wire for port in pair)
+
     def slot_of(self, flow: str) -> int:
         """Return the slot of a measured flow; KeyError if gtrcnet does not measure it."""
         for slot, name in enumerate(self.measured, start=MEASURED_PORTS):

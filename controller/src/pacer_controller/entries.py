@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 import finsy as fy
 
-from pacer_controller import rates
+from pacer_controller import egress_queues, rates
+from pacer_controller.egress_queues import EgressQueuesSpec
 from pacer_controller.fields import (
     DEFAULT_HEADROOM_PERCENT,
     DEFAULT_THRESHOLD_NS,
@@ -109,13 +110,10 @@ def class_action(spec: ClassSpec) -> tuple[str, dict[str, int]]:
     """Return the program's action for a class, and its parameters."""
     if spec.mode == "unpaced":
         return "unpaced", {}
-    allowance_ns = spec.allowance_ns
-    if allowance_ns is None:
-        allowance_ns = rates.default_allowance_ns(spec.rate, spec.gap_bytes)
     pace = {
         "time_per_byte_q24": rates.time_per_byte_q24(spec.rate) if spec.rate is not None else 0,
         "limit_bytes": spec.limit_bytes,
-        "allowance_ns": allowance_ns,
+        "allowance_ns": spec.allowed_ns,
     }
     marking = {"ecn_threshold_bytes": spec.ecn_threshold_bytes or 0}
     below_ns = DEFAULT_THRESHOLD_NS if spec.threshold_ns is None else spec.threshold_ns
@@ -145,6 +143,11 @@ def class_action(spec: ClassSpec) -> tuple[str, dict[str, int]]:
     if spec.mode == "static":
         if spec.slots is not None:
             return _in_slots(spec, "paced_static", pace | control)
+        if spec.quantum_bytes is not None and spec.rate is not None:
+            # Behind multiples of the cycle by all of it, so at multiples.
+            cycle = rates.cycle(rates.quantum_ns(spec.quantum_bytes, spec.rate))
+            offset = {"offset_ns": cycle["cycle_ns"]}
+            return "paced_static_in_slot", pace | control | cycle | offset
         # Classes without control of their backlog use the cheaper action.
         if any(control.values()):
             return "paced_static_controlled", pace | control
@@ -160,7 +163,7 @@ def _in_slots(spec: ClassSpec, action: str, params: dict[str, int]) -> tuple[str
     """Return the action that the class needs for its slots, if it has any, and its parameters."""
     if spec.slots is None or spec.slot_ns is None:
         return action, params
-    cycle = rates.cycle(spec.slots, spec.slot_ns)
+    cycle = rates.cycle(spec.slots * spec.slot_ns)
     if spec.mode == "static":
         offset_ns = (spec.slot or 0) * spec.slot_ns
         return f"{action}_in_slot", params | cycle | {"offset_ns": offset_ns}
@@ -276,6 +279,11 @@ def measured_flow_rows(
     ]
 
 
+def _queues_text(queues: EgressQueuesSpec | str | None) -> str | None:
+    """Return egress queues as a parameter of a row."""
+    return egress_queues.text(queues.wanted()) if isinstance(queues, EgressQueuesSpec) else queues
+
+
 def port_row(record: PortRecord) -> Row:
     """Return the requested settings of a port as a row; only given settings are in it.
 
@@ -293,6 +301,7 @@ def port_row(record: PortRecord) -> Row:
         "delay_ns": spec.delay_ns,
         "gap_mode": spec.gap_mode,
         "gap_frame_max_bytes": longest_bytes,
+        "egress_queues": _queues_text(spec.egress_queues),
     }
     params = {name: value for name, value in given.items() if value is not None}
     return row(

@@ -302,8 +302,21 @@ SlotNumber = Annotated[
     ),
 ]
 
+QuantumBytes = Annotated[
+    int,
+    Field(
+        ge=1518,
+        le=1_048_576,
+        description="Mode `static`: packets of so many bytes, frames with FCS, leave together, at "
+        "multiples of the time that they take at `rate` (1 us to 1 s). Default: each packet leaves "
+        "by itself, exactly spaced.",
+    ),
+]
+
+CYCLE_NS_MIN = 1_000
+"""Shortest time of a quantum."""
 CYCLE_NS_MAX = 1_000_000_000
-"""Longest cycle of slots."""
+"""Longest cycle of slots, and longest time of a quantum."""
 
 HeadroomPercent = Annotated[
     int,
@@ -336,13 +349,37 @@ WindowMarginBytes = Annotated[
     ),
 ]
 
+EXACT = "exact"
+
+ALLOWANCE_NS_MAX = 3_600_000_000_000
+
+
+def _read_allowance(value: object) -> int | str | None:
+    if value in (None, "auto"):
+        return None
+    if value == EXACT:
+        return EXACT
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= ALLOWANCE_NS_MAX:
+        raise refuse(
+            f"{show(value)} is no allowance", f'"auto", "exact", or 0 to {ALLOWANCE_NS_MAX} ns'
+        )
+    return value
+
+
 AllowanceNs = Annotated[
-    int | None,
+    int | str | None,
+    BeforeValidator(_read_allowance),
+    _any_of(
+        {"type": "string", "enum": ["auto", EXACT]},
+        {"type": "integer", "minimum": 0, "maximum": ALLOWANCE_NS_MAX},
+        {"type": "null"},
+        examples=["auto", EXACT, 262_144],
+    ),
     Field(
-        ge=0,
-        le=3_600_000_000_000,
-        description="Lost time in ns that the class makes up after a stall of the switch. "
-        "Default: the time of 1518 bytes at the class's rate; in mode `ipg` with preamble and gap; "
-        "of a class without a rate 100000.",
+        description="Lost time in ns that the class makes up after a stall of the switch. `auto` "
+        "(default): the time of 16384 bytes at the class's rate, or of half the FIFO that it "
+        "follows. "
+        "`exact`: the time of 1518 bytes. In mode `ipg` preamble and gap of each frame count. Of a "
+        "class without a rate both are 100000.",
     ),
 ]

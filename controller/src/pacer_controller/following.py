@@ -22,7 +22,9 @@ class FollowSpec(Strict):
 
     switch: Name = Field(description="Switch that measures: it runs gtrcnet, with a bottleneck.")
     port: int = Field(
-        ge=1, le=3, description="Port of that switch by which the class's packets come in: 1 to 3."
+        ge=1,
+        le=3,
+        description="Port of a wire of that switch, by which the class's packets come in: 1 to 3.",
     )
     fifo_bytes: int = Field(
         ge=FIFO_BYTES_MIN,

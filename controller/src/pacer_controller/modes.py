@@ -20,6 +20,7 @@ MODES_OF_SETTING: Mapping[str, tuple[Mode, ...]] = {
     "allowance_ns": _PACED,
     "window_margin_bytes": ("static", "dynamic", "slow-start", "shared"),
     "ecn_threshold_bytes": _PACED,
+    "quantum_bytes": ("static",),
     "slots": ("static", "pspd", "dynamic"),
     "slot_ns": ("static", "pspd", "dynamic"),
     "slot": ("static",),

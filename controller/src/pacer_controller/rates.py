@@ -16,7 +16,6 @@ bits per second. All arithmetic is exact.
 
 import math
 import re
-from fractions import Fraction
 
 from pacer_controller.problems import shorten
 
@@ -27,7 +26,9 @@ FRACTION_BITS = 24
 """Times below a nanosecond are kept in units of 2^-24 ns."""
 
 MTU_FRAME_BYTES = 1518
-"""Largest untagged Ethernet frame with FCS; its time is a class's default burst allowance."""
+"""Largest untagged Ethernet frame with FCS; its time is the burst allowance `exact`."""
+AUTO_ALLOWANCE_BYTES = 16 * 1024
+"""Bytes whose time is the burst allowance `auto`: a queue that a path takes without loss."""
 PREAMBLE_BYTES = 8
 SEGMENT_PAYLOAD_BYTES = 1448
 """TCP payload of a full frame, with the time stamp option."""
@@ -85,10 +86,10 @@ def parse_rate(value: object) -> int:
         if isinstance(value, float) and not math.isfinite(value):
             kind = "number that is not finite"
         raise RateError(f"a rate is a string or an integer, not a {kind}")
-    exact = Fraction(value) if isinstance(value, int) else _parse_text(value)
-    if exact.denominator != 1:
+    number, divisor = (value, 1) if isinstance(value, int) else _parse_text(value)
+    rate_bps, rest = divmod(number, divisor)
+    if rest:
         raise RateError(f"{_quote(value)} is not a whole number of bits per second")
-    rate_bps = exact.numerator
     if rate_bps < MIN_RATE_BPS:
         raise RateError(f"{_quote(value)} is below the lowest rate, 8kbit")
     if rate_bps > MAX_RATE_BPS:
@@ -113,18 +114,18 @@ def _quote(value: object) -> str:
     return shorten(str(value) if isinstance(value, int) else ascii(value))
 
 
-def _parse_text(text: str) -> Fraction:
-    """Read number and unit; the value is exact and unchecked."""
+def _parse_text(text: str) -> tuple[int, int]:
+    """Read number and unit; return the value, exact and unchecked, as a number and its divisor."""
     found = _RATE.fullmatch(text)
     if found is None:
         raise RateError(f"{_quote(text)} is not a rate")
     whole, decimals, unit = found.group(1), found.group(2) or "", found.group(3)
-    number = Fraction(int(whole + decimals), 10 ** len(decimals))
+    number, divisor = int(whole + decimals), 10 ** len(decimals)
     if unit in _BYTE_UNITS:
-        return number * _BYTE_UNITS[unit]
+        return number * _BYTE_UNITS[unit], divisor
     bits = unit.removesuffix("/s").lower() if unit != "/s" else unit
     if bits in _BIT_UNITS:
-        return number * _BIT_UNITS[bits]
+        return number * _BIT_UNITS[bits], divisor
     ambiguous = _AMBIGUOUS.fullmatch(unit)
     if ambiguous is not None:
         prefix = ambiguous.group(1)
@@ -155,16 +156,23 @@ def time_per_byte_q24(rate_bps: int) -> int:
     return ((8_000_000_000 << FRACTION_BITS) + rate_bps // 2) // rate_bps
 
 
-def default_allowance_ns(rate_bps: int | None, gap_bytes: int | None = None) -> int:
-    """One MTU's time at the rate, in whole ns: how much lost time a class makes up.
+def allowance_ns(rate_bps: int | None, taken_bytes: int, gap_bytes: int | None = None) -> int:
+    """Return a burst allowance: the time that a class takes for some bytes, in whole ns.
 
-    With a gap (mode ipg), the time from one MTU's start to the next. Without a rate (a flow's pace
-    is not known beforehand), 100 us.
+    Args:
+        rate_bps: the rate; None: a flow's pace is not known beforehand, and 100 us are returned.
+        taken_bytes: the bytes; less than an MTU count as one.
+        gap_bytes: the gap of mode `ipg`; the time is then that of whole MTUs, each with its gap.
+
     """
     if rate_bps is None:
         return 100_000
-    taken = MTU_FRAME_BYTES + (0 if gap_bytes is None else PREAMBLE_BYTES + gap_bytes)
-    return (taken * time_per_byte_q24(rate_bps)) >> FRACTION_BITS
+    taken_bytes = max(taken_bytes, MTU_FRAME_BYTES)
+    if gap_bytes is not None:
+        taken_bytes = (
+            taken_bytes // MTU_FRAME_BYTES * (MTU_FRAME_BYTES + PREAMBLE_BYTES + gap_bytes)
+        )
+    return (taken_bytes * time_per_byte_q24(rate_bps)) >> FRACTION_BITS
 
 
 def bytes_per_ns_q24(rate_bps: int) -> int:
@@ -197,9 +205,13 @@ def tick(hz: int) -> dict[str, int]:
     return {"tick_ns": tick_ns, "ticks_per_ns_q64": (1 << 64) // tick_ns}
 
 
-def cycle(slots: int, slot_ns: int) -> dict[str, int]:
-    """Return the time of so many slots in ns, and its reciprocal in 2^-64."""
-    cycle_ns = slots * slot_ns
+def quantum_ns(quantum_bytes: int, rate_bps: int) -> int:
+    """Return the time of a quantum at a rate, to nearest, half up."""
+    return (quantum_bytes * 8_000_000_000 + rate_bps // 2) // rate_bps
+
+
+def cycle(cycle_ns: int) -> dict[str, int]:
+    """Return the time after which packets leave again, and its reciprocal in 2^-64."""
     return {"cycle_ns": cycle_ns, "cycles_per_ns_q64": (1 << 64) // cycle_ns}
 
 

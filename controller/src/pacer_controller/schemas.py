@@ -12,12 +12,16 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Discriminator, Field, Tag
 
 from pacer_controller import rates
+from pacer_controller.egress_queues import EgressQueuesSetting, EgressQueuesSpec
 from pacer_controller.fields import (
+    ALLOWANCE_NS_MAX,
     CYCLE_NS_MAX,
+    CYCLE_NS_MIN,
     DEFAULT_LIMIT_BYTES,
     DEFAULT_PRIORITY,
     ETHER_TYPE_IPV4,
     ETHER_TYPE_IPV6,
+    EXACT,
     FRAME_BYTES_MAX,
     MAX_BURST_BYTES,
     MAX_PRIORITY,
@@ -36,6 +40,7 @@ from pacer_controller.fields import (
     PortNumber,
     Prefix,
     Protocol,
+    QuantumBytes,
     Rate,
     SlotNs,
     SlotNumber,
@@ -103,6 +108,7 @@ class ClassSpec(Strict):
     tick_hz: TickHz | None = None
     headroom_percent: HeadroomPercent | None = None
     threshold_ns: ThresholdNs | None = None
+    quantum_bytes: QuantumBytes | None = None
     slots: Slots | None = None
     slot_ns: SlotNs | None = None
     slot: SlotNumber | None = None
@@ -126,6 +132,20 @@ class ClassSpec(Strict):
         description="A bottleneck downstream: the controller raises and lowers `rate` so that its "
         "queue stays under its FIFO. In modes `static` and `timer`.",
     )
+
+    @property
+    def allowed_ns(self) -> int:
+        """The burst allowance in ns: as given, or computed for `auto` and `exact`."""
+        if isinstance(self.allowance_ns, int):
+            return self.allowance_ns
+        taken_bytes = rates.AUTO_ALLOWANCE_BYTES
+        if self.allowance_ns == EXACT:
+            taken_bytes = rates.MTU_FRAME_BYTES
+        elif self.follow is not None:
+            # The other half of the FIFO is for the packets of others.
+            taken_bytes = self.follow.fifo_bytes // 2
+        computed_ns = rates.allowance_ns(self.rate, taken_bytes, self.gap_bytes)
+        return min(computed_ns, ALLOWANCE_NS_MAX)
 
     def problems(self) -> list[FieldError]:
         """Return errors across fields."""
@@ -151,10 +171,26 @@ class ClassSpec(Strict):
             found += self.follow.problems(self.rate)
         if "slots" not in not_in_mode:
             found += self._slot_problems()
+        if "quantum_bytes" not in not_in_mode:
+            found += self._quantum_problems()
         for name in not_in_mode:
             if getattr(self, name) is not None:
                 message = f"a class of mode {self.mode} has no {name}"
                 found.add(name, message, f"no {name}, or another mode")
+        return found
+
+    def _quantum_problems(self) -> list[FieldError]:
+        """Return errors across `quantum_bytes`, `rate` and `slots`."""
+        found = FieldErrors()
+        if self.quantum_bytes is None or self.rate is None:
+            return found
+        if self.slots is not None:
+            message = "packets leave once in a cycle of slots, or in quanta"
+            found.add("quantum_bytes", message, "no quantum_bytes, or no slots")
+        time_ns = rates.quantum_ns(self.quantum_bytes, self.rate)
+        if not CYCLE_NS_MIN <= time_ns <= CYCLE_NS_MAX:
+            message = f"at this rate a quantum takes {time_ns} ns"
+            found.add("quantum_bytes", message, f"{CYCLE_NS_MIN} to {CYCLE_NS_MAX} ns")
         return found
 
     def _slot_problems(self) -> list[FieldError]:
@@ -202,6 +238,7 @@ class PortSpec(Strict):
     model_config = examples(
         {"line_rate": "1Gbit", "counts": "wire"},
         {"line_rate": "500Mbit", "fifo_bytes": 65536, "delay_ns": 100_000_000},
+        {"line_rate": "100Mbit", "egress_queues": {"queues": 3, "scheduler": "wfq:4:2:1"}},
     )
 
     line_rate: LineRate | None = Field(
@@ -238,13 +275,29 @@ class PortSpec(Strict):
         "given. Only with gap_mode `pause-frames`. A packet that comes in a gap may wait as long.",
     )
 
+    egress_queues: EgressQueuesSetting | None = Field(
+        default=None,
+        description="Egress queues in place of the FIFO, where the switch has them; `none`: the "
+        "FIFO.",
+    )
+
     @property
     def line_rate_bps(self) -> int | None:
         """Line rate in bit/s; None when not given, or taken away."""
         return self.line_rate or None
 
+    def queue_problems(self, line_rate_bps: int | None) -> list[FieldError]:
+        """Return errors of the egress queues of a port with this line rate."""
+        found = FieldErrors()
+        if isinstance(self.egress_queues, EgressQueuesSpec):
+            found.add_below("egress_queues.", self.egress_queues.problems(line_rate_bps))
+        return found
+
     def problems(self) -> list[FieldError]:
         """Return errors across fields."""
+        return self._gap_problems() + self.queue_problems(self.line_rate_bps)
+
+    def _gap_problems(self) -> list[FieldError]:
         if self.gap_mode == PAUSE_FRAMES and self.line_rate == NO_LINE_RATE:
             return [GAPS_WITHOUT_RATE]
         if self.gap_frame_max_bytes is not None and self.gap_mode != PAUSE_FRAMES:

@@ -186,6 +186,8 @@ class PortInfo:
         gap_mode: "accounted" or "pause-frames"; None when unknown.
         gap_frame_max_bytes: length of the longest PAUSE frame, without FCS; None: the port sends
             no PAUSE frames.
+        egress_queues: the egress queues in the form of `egress_queues.plain`; None: the port has a
+            FIFO, or the switch does not say.
 
     """
 
@@ -198,6 +200,7 @@ class PortInfo:
     delay_ns: int | None = None
     gap_mode: str | None = None
     gap_frame_max_bytes: int | None = None
+    egress_queues: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -216,6 +219,7 @@ class Capabilities:
         sets_dscp: whether a flow can set the DSCP of its packets.
         line_settings: the settings of ports that can be changed.
         gap_modes: the gap modes of ports.
+        egress_queues: whether ports can have egress queues.
         meter_per_entry: whether each entry of a flow has a meter, so that a flow of several
             entries cannot be metered as one.
         numbered_meters: whether a flow's meter needs a number of its own.
@@ -235,6 +239,7 @@ class Capabilities:
     sets_dscp: bool = False
     line_settings: frozenset[str] = frozenset()
     gap_modes: tuple[str, ...] = ("accounted",)
+    egress_queues: bool = False
     meter_per_entry: bool = True
     numbered_meters: bool = False
     meters_mark: bool = True
@@ -320,6 +325,10 @@ class Measuring(Protocol):
 
     Readings are None while the switch is not connected, or when its registers cannot be read.
     """
+
+    @property
+    def bottleneck_ports(self) -> Collection[int]:
+        """The numbers of the wires' ports, if they have a virtual bottleneck."""
 
     @property
     def measured_flows(self) -> Collection[str]:

@@ -7,6 +7,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from pacer_controller import egress_queues
 from pacer_controller.fields import NO_LINE_RATE
 from pacer_controller.southbound import PortInfo
 from pacer_controller.switch_services import call
@@ -75,7 +76,8 @@ class TrafficManager:
         """Change settings of a port, as the primary controller.
 
         Those are `line_rate_bps` (0: none), `counts`, `fifo_bytes`, `delay_ns`, `gap_mode`,
-        `gap_frame_max_bytes` (only beside `gap_mode` "pause-frames").
+        `gap_frame_max_bytes` (only beside `gap_mode` "pause-frames"), `egress_queues` (as
+        `egress_queues.text` writes them).
 
         Returns:
             The port after the change.
@@ -93,6 +95,12 @@ class TrafficManager:
         if fields.get("line_rate_bps") == NO_LINE_RATE:
             del fields["line_rate_bps"]
             fields["remove_line_rate"] = True
+        if "egress_queues" in fields:
+            queues = egress_queues.read(fields.pop("egress_queues"))
+            if queues is None:
+                fields["remove_egress_queues"] = True
+            else:
+                fields["egress_queues"] = queues
         response = await self._call("SetPort", **fields)
         return _port_info(response.port)
 
@@ -135,7 +143,17 @@ def _port_info(port: Any) -> PortInfo:
         delay_ns=port.delay_ns,
         gap_mode=_name_of(port.gap_mode, _GAP_MODES),
         gap_frame_max_bytes=port.gap_frame_max_bytes or None,
+        egress_queues=_queues(port.egress_queues) if port.HasField("egress_queues") else None,
     )
+
+
+def _queues(message: Any) -> dict[str, Any]:
+    settings = [
+        {field.name: value for field, value in one.ListFields()} for one in message.settings
+    ]
+    numbers = {field.name: value for field, value in message.ListFields()}
+    # A number 0 is left out of the fields.
+    return egress_queues.plain({**numbers, "settings": [{"queue": 0, **one} for one in settings]})
 
 
 def _name_of(number: int, numbers: Mapping[str, int]) -> str | None:

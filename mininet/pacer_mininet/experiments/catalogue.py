@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from pacer_mininet import congestion
 from pacer_mininet.experiments import (
+    aqm,
     beyond,
     burst_loss,
     following,
@@ -77,6 +78,8 @@ _MAKERS: tuple[Callable[[], Experiment], ...] = (
     together.synchronised,
     together.aggregation,
     following.following,
+    aqm.aqm,
+    aqm.l4s,
 )
 
 

@@ -296,6 +296,11 @@ def _in_phase(rows: Sequence[Row]) -> Figures:
     return [float(row["in phase"]) / row["flows"] for row in rows]
 
 
+def _random_above_interleaved(rows: Sequence[Row]) -> Figures:
+    """Take the queues in random phase less those of the same flows in slots, in packets."""
+    return [float(row["random phase"]) - row["interleaved by the edge"] for row in rows]
+
+
 EDGE_INTERLEAVES = ("slots by flow", "interleaved by the edge", "one class")
 """Arrangements of experiment `aggregation` in which the edge orders the packets of all flows."""
 
@@ -308,6 +313,28 @@ def _in_slots(rows: Sequence[Row]) -> Figures:
 def _slots_by_port(rows: Sequence[Row]) -> Figures:
     """Take the queues of flows that begin in slots, in packets."""
     return [float(row["slots by port"]) for row in rows]
+
+
+def _frames_apart(column: str, other: str, metric: str) -> Values:
+    """Take the distance between medians in ms in two columns, in frames of the row's bottleneck."""
+
+    def values(rows: Sequence[Row]) -> Figures:
+        rates = {row["row"]: _scenario(row).rate_bps for row in rows}
+        frames_ms = [MTU_FRAME_BYTES * 8_000 / rate_bps for rate_bps in rates.values()]
+        apart = _apart(column, other, metric)(rows)
+        return [
+            None if value is None else value / frame_ms
+            for value, frame_ms in zip(apart, frames_ms, strict=True)
+        ]
+
+    return values
+
+
+def _as_the_kernel(name: str) -> tuple[Claim, ...]:
+    """Return the claims that a discipline of the switch carries as much as the kernel's."""
+    goodput = _percent_of(f"{name}, switch", f"{name}, kernel", "goodput")
+    text = f"{name}: goodput in % of the kernel's"
+    return _claims("aqm", (text, goodput, "at least", 98, 2), (text, goodput, "at most", 102, 2))
 
 
 PAUSE_FRAMES = "PAUSE frames and accounted gaps: difference of the"
@@ -494,6 +521,33 @@ CLAIMS = (
             *(_of("used", "min", "following"), "at least", 88, 1),
         ),
     ),
+    *_as_the_kernel("CoDel"),
+    *_as_the_kernel("FQ-CoDel"),
+    *_as_the_kernel("PIE"),
+    *_claims(
+        "aqm",
+        *(
+            (
+                f"CoDel: {title} off the kernel's, in frames",
+                *(_frames_apart("CoDel, switch", "CoDel, kernel", metric), "at most", 1.01, 2),
+            )
+            for title, metric in (
+                ("median of the sojourn", "sojourn_median"),
+                ("p99 of the sojourn", "sojourn_p99"),
+            )
+        ),
+        (
+            "DualPI2: median of the classic sojourn, ms",
+            *(_of("sojourn_median", "max", "DualPI2, switch"), "at most", 16, 2),
+        ),
+    ),
+    *_claims(
+        "l4s",
+        (
+            "DualPI2: p99 of the sojourn with ECT(1), ms",
+            *(_of("first_sojourn_p99", "max", "DualPI2"), "at most", 1, 2),
+        ),
+    ),
     Claim(
         "aggregation",
         "flows that the edge interleaves, by its line, in slots or as one class: queue, packets",
@@ -506,8 +560,13 @@ CLAIMS = (
     ),
     Claim(
         "aggregation",
-        "N flows in phase: queue, packets a flow (the bound is one)",
-        *(_in_phase, "at most", 1, 2),
+        "N flows in phase: queue, packets a flow (one is also the most)",
+        *(_in_phase, "at least", 1, 2),
+    ),
+    Claim(
+        "aggregation",
+        "random phase: longest queue above that of the same flows in slots, packets",
+        *(_random_above_interleaved, "more than", 0, 2),
     ),
     *_claims(
         "cooperative",

@@ -313,10 +313,11 @@ def best_and_worst(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> li
                 text = shown(name, value, spread=False)
                 known.append((value["median"], f"{row['column']} ({text})"))
             elif name.startswith("completion") and done is not None:
-                # Unfinished transfers are worse than any time; fewer finished ones are worse.
+                # Unfinished transfers are worse than any time; fewer finished ones are worse. A
+                # single seed without a time leaves the row without one.
                 of = flows[row["row"], row["column"]]
-                text = f"{row['column']} ({done['median']:.0f} of {of} done)"
-                known.append((NEVER_S - done["median"], text))
+                text = f"{row['column']} ({done['min']:.0f} of {of} done)"
+                known.append((NEVER_S - done["min"], text))
         if len({value for value, _ in known}) < 2:
             continue
         best = _BEST[name](known, key=_first)[0]

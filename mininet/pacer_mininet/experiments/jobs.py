@@ -43,6 +43,11 @@ class Job:
     scenario: Scenario
 
     @property
+    def network_s(self) -> float:
+        """About how much of `processor_s` is the start of the network."""
+        return NETWORK_S + HOST_S * (self.scenario.senders + self.scenario.receivers)
+
+    @property
     def processor_s(self) -> float:
         """About how much processor time the run takes in the lab, in s: rather too much.
 
@@ -57,9 +62,7 @@ class Job:
             carried = min(carried, 8 * sum(flow.payload_bytes for flow in scenario.flows))
         elif scenario.loss_ppm:
             carried = round(carried * WIRE_LOSS_SHARE)
-        hosts = scenario.senders + scenario.receivers
-        network_s = NETWORK_S + HOST_S * hosts + PASSING_S * scenario.seconds
-        return network_s + GIGABIT_S * carried / 1e9
+        return self.network_s + PASSING_S * scenario.seconds + GIGABIT_S * carried / 1e9
 
 
 def jobs_of(experiments: Iterable[Experiment]) -> list[Job]:

@@ -170,6 +170,26 @@ def _first_loss_s(result: Result) -> float | None:
     return next((at_ms / 1e3 for at_ms, packets in times if packets), None)
 
 
+def _queue(key: str, unit: float = 1.0) -> Callable[[Result], float | None]:
+    """Make a figure of the queue under test."""
+
+    def value(result: Result) -> float | None:
+        found = result["queueing"][key]
+        return None if found is None else found / unit
+
+    return value
+
+
+def _sojourn(flow: int, key: str) -> Callable[[Result], float | None]:
+    """Make the time in ms that a flow's packets wait in the queue under test."""
+
+    def value(result: Result) -> float | None:
+        found = result["queueing"]["flows"][flow][key]
+        return None if found is None else found / 1e3
+
+    return value
+
+
 def _loss_share(result: Result) -> float:
     lost = result["bottleneck_drops"]
     return float(100 * lost / max(1, result["wan"]["packets_1500"]))
@@ -275,6 +295,20 @@ METRICS: dict[str, Metric] = {
     ),
     **_of_side("near", "sender", _near),
     **_of_side("far", "receiver", _far),
+    "sojourn_median": Metric(
+        "sojourn, median of the 2nd half, ms", _queue("wait_median_us", 1e3), 3
+    ),
+    "sojourn_p99": Metric("sojourn, p99 of the 2nd half, ms", _queue("wait_p99_us", 1e3), 3),
+    **{
+        f"{name}_sojourn_{short}": Metric(
+            f"{name} flow: sojourn, {short}, ms", _sojourn(flow, f"wait_{short}_us"), 3
+        )
+        for name, flow in (("first", 0), ("last", -1))
+        for short in ("median", "p99")
+    },
+    "sojourn_max": Metric("longest sojourn, ms", _queue("wait_max_us", 1e3), 3),
+    "queue_drops": Metric("dropped by the queue", _queue("drops"), 0),
+    "queue_marks": Metric("marked CE", _queue("marks"), 0),
     "loss_share": Metric("lost, %", _loss_share, 2),
 }
 

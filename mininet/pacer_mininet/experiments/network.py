@@ -8,6 +8,8 @@ join   pacer.p4 without classes, if there are two edges.
 wan    gtrcnet.p4: rate, FIFO and half the RTT each way.
 far    gtrcnet.p4 without rate: measures traffic behind the bottleneck, if the scenario says so.
 out    pacer.p4 without classes, if there is more than one receiver.
+queue  behind wan, which then has no rate: the bottleneck's queue, if that is under test.
+       gtrcnet.p4, or a Linux router.
 """
 
 import dataclasses
@@ -21,6 +23,7 @@ from pacer_mininet.bmv2_switch import BMv2PacerSwitch
 from pacer_mininet.experiments.scenario import UNPACED, Scenario
 from pacer_mininet.hosts import LfnHost
 from pacer_mininet.lab import departures_here
+from pacer_mininet.linux_router import BEFORE, LinuxRouter
 from pacer_mininet.net import started
 from pacer_mininet.ovs_switch import PacingOVSSwitch
 from pacer_mininet.pacing_switch import PacingSwitch
@@ -40,15 +43,19 @@ RINGS_FRAMES_MAX = 131_072
 WIRE_IN, WIRE_OUT = 1, 2
 """Ports of a measuring switch: towards senders, towards receivers."""
 
+NODE = "queue"
+"""Name of the node of a queue under test."""
+
 
 def network_key(scenario: Scenario) -> Scenario:
     """Return the part of a scenario that decides its network: equal for scenarios that share one.
 
     A run must not depend on those before it. So a scenario whose edge remembers single flows shares
-    its network with no other one, nor does one with another edge than pacing_switch.
+    its network with no other one, nor does one with another edge than pacing_switch, or with a
+    queue under test, which may draw random numbers.
     """
     remembers = any(flow.shaper.remembers_flows for flow in scenario.flows)
-    if remembers or scenario.has_ovs_edge or scenario.has_bmv2_edge:
+    if remembers or scenario.has_ovs_edge or scenario.has_bmv2_edge or scenario.queueing:
         return scenario
     flows = tuple(dataclasses.replace(flow, shaper=UNPACED) for flow in scenario.flows)
     return dataclasses.replace(scenario, flows=flows)
@@ -134,8 +141,12 @@ class ScenarioTopo(Topo):  # type: ignore[misc] # mininet has no types
                 self.addLink(edge, before, params1=dict(line))
         to_wan = dict(line) if len(edges) == 1 else {"fifo": EDGE_FIFO}
         to_wan = {} if plain else to_wan
+        if scenario.queueing is not None:
+            bottleneck = {name: bottleneck[name] for name in ("delay", "departures")}
         self.addLink(before, wan, port2=WIRE_IN, params1=to_wan, params2=dict(bottleneck))
         last, port, settings = wan, WIRE_OUT, dict(bottleneck)
+        if scenario.queueing is not None:
+            last, settings = self._queue_under_test(wan, scenario, bottleneck)
         if scenario.far:
             far = self.addSwitch("far", spin="0ns", **measuring)
             self.addLink(wan, far, port1=WIRE_OUT, port2=WIRE_IN, params1=settings)
@@ -148,6 +159,21 @@ class ScenarioTopo(Topo):  # type: ignore[misc] # mininet has no types
         else:
             host = self.addHost("b1", cls=LfnHost)
             self.addLink(last, host, port1=port, params1=settings)
+
+    def _queue_under_test(
+        self, wan: str, scenario: Scenario, wire: dict[str, str]
+    ) -> tuple[str, dict[str, str]]:
+        """Add the node of a queue under test; return it, and its settings towards the receiver."""
+        assert scenario.queueing is not None
+        if scenario.queueing.at == "kernel":
+            router: str = self.addHost(NODE, cls=LinuxRouter)
+            self.addLink(wan, router, port1=WIRE_OUT, port2=BEFORE, params1=dict(wire))
+            return router, {}
+        rate = format_rate(scenario.rate_bps)
+        switch: str = self.addSwitch(NODE, spin="0ns", program="gtrcnet", bottleneck=rate)
+        self.addLink(wan, switch, port1=WIRE_OUT, port2=WIRE_IN, params1=dict(wire))
+        line = {"rate": rate, "counts": "layer2", "fifo": str(scenario.fifo_bytes)}
+        return switch, line
 
 
 @contextmanager

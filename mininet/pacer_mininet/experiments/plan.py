@@ -9,9 +9,14 @@ from typing import Any
 
 from pacer_mininet.experiments import jobs, store
 from pacer_mininet.experiments.experiment import Experiment
+from pacer_mininet.experiments.network import network_key
 from pacer_mininet.experiments.results import read_object, write_json
 
 FILE = "plan.json"
+
+GROUP_S = 60
+"""Largest processor time of runs that are made on one network, by the estimate, in s: as much is
+lost at most when a pass is interrupted, or its end waits for one group."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,9 @@ class Plan:
         report_made_of: the content of the report besides tables and plots.
         realtime: whether runs are made on this machine's kernel instead of in the lab.
         quick: whether they are scaled down.
-        runs: name, scenario and priority of each run, by its key in the store.
+        runs: name, scenario, network and priority of each run, by its key in the store. The
+            network is a digest, equal for runs that may share one; the priority is the estimate of
+            the processor time in s.
         experiments: the keys of the runs of each experiment, by its name.
 
     """
@@ -65,6 +72,19 @@ class Plan:
         """Return the keys of the runs that have no result."""
         return [key for key in self.runs if not self.result(key).exists()]
 
+    def groups(self) -> dict[str, list[str]]:
+        """Return the keys of the runs to make in groups, by the first: each on one network."""
+        groups: dict[str, list[str]] = {}
+        filling: dict[str, tuple[str, int]] = {}
+        for key in self.missing():
+            run = self.runs[key]
+            first, full_s = filling.get(run["network"], (key, GROUP_S))
+            if full_s + run["priority"] > GROUP_S:
+                first, full_s = key, 0
+            groups.setdefault(first, []).append(key)
+            filling[run["network"]] = first, full_s + run["priority"]
+        return groups
+
     def without(self, keys: Iterable[str]) -> "Plan":
         """Return the plan without some runs: the experiments' tables are made without them."""
         left_out = set(keys)
@@ -79,7 +99,11 @@ class Plan:
 
     def write(self) -> None:
         """Write it for Snakemake and the steps."""
-        plain = {**dataclasses.asdict(self), "directory": str(self.directory)}
+        groups = {
+            first: {"keys": keys, "priority": sum(self.runs[key]["priority"] for key in keys)}
+            for first, keys in self.groups().items()
+        }
+        plain = {**dataclasses.asdict(self), "directory": str(self.directory), "groups": groups}
         starting = {"python": sys.executable, "script": str(jobs.SCRIPT), "plan": str(self.file)}
         write_json(self.file, {**starting, **plain})
 
@@ -102,6 +126,7 @@ def runs_of(
         results.key(job.scenario): {
             "name": job.name,
             "scenario": job.scenario.to_json(),
+            "network": results.key(network_key(job.scenario)),
             "priority": round(job.processor_s),
         }
         for job in jobs.jobs_of(made)

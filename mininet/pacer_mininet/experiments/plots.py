@@ -17,7 +17,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.ticker import MultipleLocator
+from matplotlib.ticker import MultipleLocator, StrMethodFormatter
 
 from pacer_mininet.experiments.experiment import (
     Cell,
@@ -275,12 +275,15 @@ def _axes_of(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[f
 
 
 def _flows(runs: Runs) -> Figure:
-    shown = _of_first_row(runs)[:PANELS]
+    shown = _of_first_row(runs)
     figure = _figure(0.6 + 1.7 * len(shown))
     panels = figure.subplots(len(shown), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    busy_until_s = 0.0
     for axes, (cell, result) in zip(panels, shown, strict=True):
         for number, counts in enumerate(result["series"]["flows"][:FLOWS_DRAWN]):
             times, rates = _rates_mbps(counts, cell.scenario.seconds, FLOW_STEP_NS, FLOW_STEP_NS)
+            busy = (time for time, rate in zip(times, rates, strict=True) if rate > 0)
+            busy_until_s = max(busy_until_s, *busy, 0.0)
             # Line styles differ, so that equal flows are visible on top of each other.
             axes.plot(
                 *(times, rates, LINES[number % len(LINES)]),
@@ -292,6 +295,8 @@ def _flows(runs: Runs) -> Figure:
         axes.set_ylabel("Mbit/s")
     # All panels share the axis. An earlier limit would be that of the panels drawn until then.
     panels[-1].set_ylim(bottom=0)
+    # Transfers end long before the run does.
+    panels[-1].set_xlim(0, busy_until_s + 2 * FLOW_STEP_NS / NS_PER_S)
     panels[-1].set_xlabel("time (s)")
     handles, labels = panels[0].get_legend_handles_labels()
     titles = [f"flow {label}" for label in labels]
@@ -338,6 +343,30 @@ def _together(runs: Runs) -> Figure:
     axes.set_xlabel("flows")
     axes.set_ylabel("% of the flows (0: no loss)")
     figure.legend(loc="outside upper center", ncols=5, fontsize=8)
+    return figure
+
+
+def _sojourns(runs: Runs) -> Figure:
+    """Draw how long packets wait in the queue under test, a panel for each row."""
+    rows = row_titles([cell for cell, _ in runs])
+    counts = [sum(cell.row == row for cell, _ in runs) for row in rows]
+    figure = _figure(0.7 * len(rows) + 0.2 * len(runs) + 0.6)
+    ratios = {"height_ratios": counts}
+    panels = figure.subplots(len(rows), 1, sharex=True, squeeze=False, gridspec_kw=ratios)[:, 0]
+    for axes, row in zip(panels, rows, strict=True):
+        here = [(cell, result["queueing"]) for cell, result in runs if cell.row == row]
+        for key, mark, label in (("wait_median_us", "o", "median"), ("wait_p99_us", "|", "p99")):
+            found = [(found[key], place) for place, (_, found) in enumerate(here)]
+            known = [(us / 1e3, float(place)) for us, place in found if us is not None]
+            color = COLOURS[0] if mark == "o" else COLOURS[1]
+            axes.plot(*_axes_of(known), mark, color=color, markersize=7, label=label)
+        axes.set_yticks(range(len(here)), [cell.column for cell, _ in here])
+        axes.set_ylim(len(here) - 0.5, -0.5)
+        axes.set_title(row, loc="left")
+    panels[-1].set_xlim(left=0)
+    panels[-1].set_xlabel("sojourn in the 2nd half (ms)")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=2, fontsize=8)
     return figure
 
 
@@ -536,6 +565,7 @@ _PLOTS: dict[str, tuple[str, Callable[[Runs], Figure]]] = {
     "flows": ("Goodput of the first flows", _flows),
     "first-flow": ("Goodput of the first flow", _first_flow),
     "together": ("Flows that lose within one RTT of a loss", _together),
+    "sojourns": ("How long packets wait in the queue", _sojourns),
     "senders": ("Goodput of senders that share the bottleneck", _senders),
 }
 
@@ -626,6 +656,8 @@ def _draw_aggregation(found: dict[str, Any]) -> bytes:
             axes.plot(flows, queues, "o-", markersize=size, color=color, label=title)
         axes.set_xscale("log", base=2)
         axes.set_yscale("log", base=2)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.set_xlabel("flows")
         axes.set_ylabel("longest queue (packets)")
         axes.legend(loc="upper left", fontsize=8)

@@ -30,7 +30,8 @@ from pacer_mininet.counters import (
     statistics_of,
 )
 from pacer_mininet.experiments.bandwidth import READ_BINS_EVERY_S, Measuring
-from pacer_mininet.experiments.network import PAYLOAD_BYTES, edge_of, network_key, network_of
+from pacer_mininet.experiments.network import NODE, PAYLOAD_BYTES, edge_of, network_key, network_of
+from pacer_mininet.experiments.queueing import QueueUnderTest
 from pacer_mininet.experiments.samples import SAMPLE_NS, Samples
 from pacer_mininet.experiments.scenario import UDP_FRAME_BYTES, UDP_PAYLOAD_BYTES, Flow, Scenario
 from pacer_mininet.experiments.shaping import (
@@ -128,6 +129,7 @@ class ScenarioRun:
         self.switches = [switch.name for switch in net.switches]
         self.measuring = Measuring(scenario, self.rest)
         self.samples = Samples(scenario)
+        self.queue = None if scenario.queueing is None else QueueUnderTest(scenario, net, self.rest)
         self.processes: list[subprocess.Popen[bytes]] = []
         self.sink = Sink(scenario.socket_buffer_bytes)
         self.shaped_by: list[str] = []
@@ -159,6 +161,8 @@ class ScenarioRun:
             introduce(sender, [there for here, there in pairs if here is sender])
         for receiver in self.receivers:
             introduce(receiver, [here for here, there in pairs if there is receiver])
+        if self.queue is not None:
+            self.queue.join()
         # The first ping teaches the switches both addresses; the second one is forwarded.
         for _ in range(2):
             for sender, receiver in pairs:
@@ -201,6 +205,7 @@ class ScenarioRun:
         if flow.shaper.kind == "fq":
             command += ["--fq-rate", str(pacing_rate_bps(flow, scenario.rate_bps))]
         if flow.udp_bps:
+            command += ["-S", str(flow.tos)] if flow.tos else []
             payload_bps = flow.udp_bps * UDP_PAYLOAD_BYTES // UDP_FRAME_BYTES
             return [*command, "-u", "-l", str(UDP_PAYLOAD_BYTES), "-b", str(payload_bps)]
         return [*command, "-P", str(flow.streams), "-Z", flow.congestion_control]
@@ -223,6 +228,8 @@ class ScenarioRun:
         # One sample is due at the end of the run, where its goodput is counted.
         sample_ns = self.samples.end_ns % SAMPLE_NS or SAMPLE_NS
         self._sleep_until(0)
+        if self.queue is not None:
+            self.queue.start()
         _restart_random_numbers()
         try:
             while True:
@@ -256,13 +263,18 @@ class ScenarioRun:
         number = -(-due_ns // SAMPLE_NS) - 1
         if number % DROPS_EVERY == DROPS_EVERY - 1:
             self._compare_estimates()
-            drops = drops_by_cause(statistics_of(self.rest, "wan"))
-            self.drops.append((now_ns, sum(drops.values()) - self.drops_before))
+            self.drops.append((now_ns, self._drops_so_far()))
         if number % SAMPLES_PER_S == SAMPLES_PER_S - 1:
             self._report_second(number // SAMPLES_PER_S + 1)
         every = SAMPLES_PER_S * READ_BINS_EVERY_S
         if number % every == every - 1:
             self.measuring.read_so_far(self.start_ns + now_ns)
+
+    def _drops_so_far(self) -> int:
+        if self.queue is not None:
+            return self.queue.drops()
+        drops = drops_by_cause(statistics_of(self.rest, "wan"))
+        return sum(drops.values()) - self.drops_before
 
     def _compare_estimates(self) -> None:
         """Compare the switch's estimates of each followed flow with the sender's kernel's.
@@ -343,7 +355,11 @@ class ScenarioRun:
             for hosts, earlier in zip((self.senders, self.receivers), counters_before, strict=True)
         ]
         self.measuring.read(time.monotonic_ns())
-        return self._result(before, after, counters)
+        result = self._result(before, after, counters)
+        if self.queue is not None:
+            result["queueing"] = self.queue.read(self.start_ns)
+            result["bottleneck_drops"] = result["queueing"]["drops"]
+        return result
 
     def _result(
         self,
@@ -366,7 +382,9 @@ class ScenarioRun:
             "flows": [self.samples.flow(number) for number in range(len(self.scenario.flows))],
             "goodput_bps": bits_per_second(delivered_bytes, self.scenario.seconds * NS_PER_S),
             "bottleneck_drops": sum(lost["wan"].values()),
-            "edge_drops": sum(sum(lost[s].values()) for s in self.switches if s != "wan"),
+            "edge_drops": sum(
+                sum(lost[s].values()) for s in self.switches if s not in ("wan", NODE)
+            ),
             "drops_by_cause": {name: causes for name, causes in lost.items() if causes},
             "lateness_max_ns": {
                 name: lateness_between(before[name], after[name]) for name in self.switches

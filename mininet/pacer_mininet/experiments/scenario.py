@@ -30,6 +30,9 @@ KINDS = ("none", "tbf", "fq", "class", *OVS_KINDS, "bmv2-class")
 FOLLOWING_MODES = ("pspd", "dynamic", "slow-start", "clustered")
 """Modes of a class in which the switch estimates each flow's round-trip time and window."""
 
+QUEUE_PLACES = ("switch", "kernel")
+"""Places of a queue under test: an egress port of pacing_switch, or a Linux router."""
+
 UDP_PAYLOAD_BYTES = 1470
 UDP_FRAME_BYTES = 14 + 20 + 8 + UDP_PAYLOAD_BYTES + 4
 """Ethernet, IPv4, UDP headers and FCS around a datagram's payload."""
@@ -122,6 +125,9 @@ class Flow:
         udp_bps: UDP at this rate (layer 2 with FCS) instead of TCP; 0: TCP.
         burst_frames: the number of UDP datagrams that are sent at once; 0: one by one.
         payload_bytes: the bytes that it sends in all; 0: as many as it can until the run ends.
+        tos: for UDP, the IPv4 header's DSCP and ECN: 1 is ECT(1).
+
+    Raises ValueError for a tos of TCP.
 
     """
 
@@ -134,6 +140,28 @@ class Flow:
     udp_bps: int = 0
     burst_frames: int = 0
     payload_bytes: int = 0
+    tos: int = 0
+
+    def __post_init__(self) -> None:
+        if self.tos and not self.udp_bps:
+            raise ValueError("TCP sets its ECN field itself: only UDP has a tos")
+
+
+@dataclass(frozen=True)
+class Queueing:
+    """The bottleneck's queueing, where that is under test: in a node of its own.
+
+    Attributes:
+        at: one of QUEUE_PLACES.
+        egress_queues: for a switch, those of its port at the controller, such as `queues` and
+            `aqm`; empty: the port has its FIFO.
+        discipline: for a kernel, the queueing discipline below HTB, such as `codel ecn`.
+
+    """
+
+    at: str
+    egress_queues: tuple[tuple[str, Any], ...] = ()
+    discipline: str = ""
 
 
 @dataclass(frozen=True)
@@ -158,6 +186,8 @@ class Scenario:
         gaps: the gap mode of the edges' lines, one of settings.GAPS.
         first_ssthresh_packets: window at which a connection's first slow start ends at the
             latest; 0: no such limit, today's default.
+        queueing: the queueing of a bottleneck in a node of its own; None: the measuring switch has
+            the bottleneck's FIFO.
         seed: the seed of all random numbers; it also shifts the start of each flow by a few us.
 
     Raises ValueError for a value out of range.
@@ -180,6 +210,7 @@ class Scenario:
     ecn: bool = False
     gaps: str = "accounted"
     first_ssthresh_packets: int = 0
+    queueing: Queueing | None = None
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -191,6 +222,10 @@ class Scenario:
             raise ValueError(f"rate {self.rate_bps} is below {MIN_RATE_BPS} bit/s")
         if self.gaps not in GAPS:
             raise ValueError(f"gaps {self.gaps!r} is not one of {', '.join(GAPS)}")
+        if self.queueing is not None and self.queueing.at not in QUEUE_PLACES:
+            raise ValueError(f"queue at {self.queueing.at!r}: not {' or '.join(QUEUE_PLACES)}")
+        if self.queueing is not None and (self.far or self.receivers > 1):
+            raise ValueError("a queue under test has one receiver right behind it")
         if not 1 <= self.edges <= 2:
             raise ValueError(f"{self.edges} edge switches: 1 or 2")
         if self.has_bmv2_edge and (self.edges > 1 or self.has_ovs_edge or any(self.extra_rtt_ns)):
@@ -243,7 +278,14 @@ class Scenario:
 
     def to_json(self) -> str:
         """Return the scenario as one line of JSON, the same for equal ones."""
-        return json.dumps(dataclasses.asdict(self), sort_keys=True, separators=(",", ":"))
+        given = dataclasses.asdict(self)
+        # Results of other runs keep their keys.
+        if self.queueing is None:
+            del given["queueing"]
+        for flow in given["flows"]:
+            if not flow["tos"]:
+                del flow["tos"]
+        return json.dumps(given, sort_keys=True, separators=(",", ":"))
 
 
 def from_json(text: str) -> Scenario:
@@ -252,9 +294,17 @@ def from_json(text: str) -> Scenario:
         given = json.loads(text)
         flows = tuple(_flow(flow) for flow in given.pop("flows"))
         extra = tuple(given.pop("extra_rtt_ns"))
-        return Scenario(flows=flows, extra_rtt_ns=extra, **given)
+        queueing = _queueing(given.pop("queueing", None))
+        return Scenario(flows=flows, extra_rtt_ns=extra, queueing=queueing, **given)
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"not a scenario: {error}") from None
+
+
+def _queueing(given: Mapping[str, Any] | None) -> Queueing | None:
+    if given is None:
+        return None
+    queues = tuple((name, value) for name, value in given["egress_queues"])
+    return Queueing(**{**given, "egress_queues": queues})
 
 
 def _flow(given: Mapping[str, Any]) -> Flow:

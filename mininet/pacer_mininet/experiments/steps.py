@@ -1,7 +1,8 @@
 """The steps that the rules of workflow/Snakefile run: `experiments.py --step PLAN STEP`.
 
-STEP is `run KEY`, `table NAME` or `report`.
-A run prints its figures in short. A step that fails prints the reason and nothing else.
+STEP is `runs KEY...`, `table NAME` or `report`.
+The figures of each run, or the reason why it failed, are in its log. A step that fails prints the
+reason and nothing else.
 """
 
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 from pacer_mininet.experiments import catalogue, jobs
 from pacer_mininet.experiments.experiment import Experiment
 from pacer_mininet.experiments.plan import Plan
+from pacer_mininet.experiments.results import write_whole
 from pacer_mininet.experiments.scenario import from_json
 
 
@@ -19,19 +21,34 @@ class StepError(RuntimeError):
     """A step that failed; the text says why."""
 
 
-def make_run(plan: Plan, key: str) -> None:
-    """Make one run and store its result."""
-    planned = plan.runs[key]
-    job = jobs.Job(planned["name"], from_json(planned["scenario"]))
-    said: list[str] = []
+def make_runs(plan: Plan, *keys: str) -> None:
+    """Make runs on one network and store their results.
+
+    A run that fails ends its network. Those after it are made on a new one.
+    """
+    remaining = [_job(plan, key) for key in keys]
+    key_of = {job.name: key for job, key in zip(remaining, keys, strict=True)}
+    failed: list[str] = []
 
     def listener(event: dict[str, Any]) -> None:
-        said.append(event.get("result", ""))
+        if event["event"] == "done":
+            said = f"{event['result']}; took {event['wall_s']:.0f} s"
+            write_whole(plan.log(key_of[event["run"]]), said + "\n")
 
-    failed = jobs.make([[job]], plan.store, listener, realtime=plan.realtime)
+    while remaining:
+        reasons = jobs.make([remaining], plan.store, listener, realtime=plan.realtime)
+        remaining = [job for job in remaining if job.name in reasons]
+        if remaining:
+            culprit = remaining.pop(0).name
+            failed.append(reasons[culprit])
+            write_whole(plan.log(key_of[culprit]), reasons[culprit] + "\n")
     if failed:
-        raise StepError(failed[job.name])
-    print(said[-1])
+        raise StepError("\n".join(failed))
+
+
+def _job(plan: Plan, key: str) -> jobs.Job:
+    run = plan.runs[key]
+    return jobs.Job(run["name"], from_json(run["scenario"]))
 
 
 def make_table(plan: Plan, name: str) -> None:
@@ -58,14 +75,14 @@ def _known(plan: Plan) -> dict[str, Experiment]:
 
 
 _STEPS: dict[str, Callable[..., None]] = {
-    "run": make_run,
+    "runs": make_runs,
     "table": make_table,
     "report": make_report,
 }
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Make the step of the arguments: PLAN STEP [NAME]; return the exit status."""
+    """Make the step of the arguments: PLAN STEP [KEY|NAME]...; return the exit status."""
     file, step, *rest = arguments
     try:
         _STEPS[step](Plan.read(Path(file)), *rest)

@@ -167,8 +167,9 @@ def _aggregation() -> tuple[list[dict[str, Any]], list[str], dict[str, Any]]:
         f"N paced flows in phase queue N packets, {last['flows']} of them {last['in phase']:.0f}; "
         f"in random phase at most {last['random phase']:.1f} (the longest of "
         f"{found['seeds']} draws); in slots one packet, however many flows there are.",
-        "A line of 1 Gbit/s behind the senders halves the queue of the flows in phase: the "
-        "bottleneck drains it at half of the line's rate.",
+        "A line of 1 Gbit/s behind the senders halves the queue of many flows in phase, "
+        f"{last['flows']} of them to {last['in phase, one line']:.1f}: the bottleneck drains it at "
+        "half of the line's rate.",
         "A figure counts the packet on the line; the FIFO holds those that wait for it.",
     ]
     return rows, said, found

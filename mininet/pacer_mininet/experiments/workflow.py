@@ -1,8 +1,9 @@
 """Has Snakemake make the runs, tables and report of a plan (workflow/Snakefile).
 
-Snakemake finds files that are missing or older than their inputs, starts their runs, repeats runs
-that failed, and makes files anew whose runs were interrupted. Its state is in `.snakemake` in the
-directory of the results.
+Snakemake finds files that are missing or older than their inputs, starts the steps that make them,
+repeats steps that failed, and makes tables anew whose steps were interrupted. Its state is in
+`.snakemake` in the directory of the results. A step makes the runs of a group (`Plan.groups`), and
+stores the result of each when it is whole.
 """
 
 import contextlib
@@ -20,10 +21,10 @@ from pacer_mininet.runs import RunError
 FOLDER = paths.MININET_DIR / "workflow"
 STOP_TIMEOUT_S = 20.0
 
-RUNS_PER_SECOND_OF_LIMIT = 60
+STEPS_PER_SECOND_OF_LIMIT = 60
 """After every step, Snakemake (9.27) begins to look for further steps once in the time of its rate
 limit, for ever, and it ends up to that time late. With its default of a second, it uses a whole
-processor after some hundred steps. So the time grows with the number of runs."""
+processor after some hundred steps. So the time grows with the number of steps."""
 
 
 class WorkflowError(RunError):
@@ -47,10 +48,12 @@ def make(plan: Plan, options: Sequence[str], lock: IO[str]) -> dict[str, str]:
     for made in (*plan.missing(), *plan.experiments):
         # Files read afterwards belong to this pass.
         plan.log(made).unlink(missing_ok=True)
+    steps = {key: plan.log(f"runs-{first}") for first, of in plan.groups().items() for key in of}
     if _snakemake(plan, options, lock) == 0:
         return {}
     missing = plan.missing()
-    failed = {plan.runs[key]["name"]: _said(plan.log(key)) for key in missing}
+    # The log of a run's step has the reason why the step could not make it.
+    failed = {plan.runs[key]["name"]: _said(plan.log(key)) or _said(steps[key]) for key in missing}
     if missing and not any(failed.values()):
         raise WorkflowError(f"Snakemake failed; its log is in {plan.directory.parent}/.snakemake")
     # Runs under way when Snakemake itself failed have no reason.
@@ -74,14 +77,15 @@ def _snakemake(plan: Plan, options: Sequence[str], lock: IO[str]) -> int:
     """Run Snakemake on a plan; return its exit status."""
     program = paths.need_built(paths.SNAKEMAKE, "Snakemake")
     plan.write()
-    limit_s = max(1, len(plan.missing()) // RUNS_PER_SECOND_OF_LIMIT)
+    limit_s = max(1, len(plan.groups()) // STEPS_PER_SECOND_OF_LIMIT)
     # In its own session: Ctrl-C reaches only this process, which then ends it and its steps. If
     # this process is killed, Snakemake ends, and its steps with it.
     command = [
         *("setpriv", "--pdeathsig", "KILL", str(program)),
         *("--snakefile", str(FOLDER / "Snakefile"), "--configfile", str(plan.file)),
         *("--directory", str(plan.directory.parent), "--nolock"),
-        *("--keep-going", "--rerun-incomplete", "--rerun-triggers", "mtime", "params", "input"),
+        *("--keep-going", "--keep-incomplete", "--rerun-incomplete"),
+        *("--rerun-triggers", "mtime", "params", "input"),
         *("--max-jobs-per-timespan", f"1000/{limit_s}s"),
         *("--scheduler", "greedy", "--logger", "pacer", "--logger-pacer-plan", str(plan.file)),
         *options,

@@ -5,7 +5,6 @@ own. So it imports Snakemake and the standard library alone. Snakemake's own log
 `.snakemake/log` in the directory of the results.
 """
 
-import csv
 import json
 import logging
 import sys
@@ -39,35 +38,33 @@ class LogHandler(LogHandlerBase):  # type: ignore[misc] # it has no types here
     def __post_init__(self) -> None:
         file = self.settings.plan.absolute()
         self._directory = file.parent
-        self._runs: dict[str, dict[str, Any]] = json.loads(file.read_text())["runs"]
-        self._keys: dict[int, str] = {}
-        self._wanted = self._done = 0
+        plan = json.loads(file.read_text())
+        self._runs: dict[str, dict[str, Any]] = plan["runs"]
+        self._groups = {f"runs_{key}": group["keys"] for key, group in plan["groups"].items()}
+        self._keys: dict[int, list[str]] = {}
+        self._wanted = sum(map(len, self._groups.values()))
+        self._made: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show one event."""
         event = getattr(record, "event", None)
-        if event == LogEvent.RUN_INFO:
-            self._wanted = vars(record)["stats"].get("run", 0)
-        elif event == LogEvent.JOB_INFO and vars(record)["rule_name"] == "run":
-            self._keys[vars(record)["jobid"]] = vars(record)["wildcards"]["key"]
+        if event == LogEvent.JOB_INFO:
+            rule = vars(record)["rule_name"]
+            self._keys[vars(record)["jobid"]] = self._groups.get(rule, [])
         elif event == LogEvent.JOB_FINISHED:
-            self._finished(self._keys.get(vars(record)["job_id"]))
+            self._ended(vars(record)["job_id"])
         elif event == LogEvent.JOB_ERROR:
-            self._failed(self._keys.get(vars(record)["jobid"]))
+            self._ended(vars(record)["jobid"])
         elif event == LogEvent.ERROR or (event is None and record.levelno >= logging.ERROR):
             self._error(record)
 
-    def _finished(self, key: str | None) -> None:
-        if key is None:
-            return
-        self._done += 1
-        with (self._directory / "benchmarks" / f"{key}.tsv").open() as lines:
-            took_s = float(next(csv.DictReader(lines, delimiter="\t"))["s"])
-        self._show(key, f"{self._log(key)}; took {took_s:.0f} s")
-
-    def _failed(self, key: str | None) -> None:
-        if key is not None:
-            self._show(key, f"failed: {self._log(key)}")
+    def _ended(self, job: int) -> None:
+        for key in self._keys.get(job, []):
+            if (self._directory / "runs" / f"{key}.json").exists():
+                self._made.add(key)
+            said = self._log(key) if key in self._made else f"failed: {self._log(key)}"
+            name = self._runs[key]["name"]
+            print(f"[{len(self._made)}/{self._wanted}] {name}: {said}", flush=True)
 
     @staticmethod
     def _error(record: logging.LogRecord) -> None:
@@ -82,7 +79,3 @@ class LogHandler(LogHandlerBase):  # type: ignore[misc] # it has no types here
         file = self._directory / "logs" / f"{key}.log"
         said = file.read_text().strip() if file.exists() else ""
         return said or "it ended without a message"
-
-    def _show(self, key: str, what: str) -> None:
-        name = self._runs[key]["name"]
-        print(f"[{self._done}/{self._wanted}] {name}: {what}", flush=True)

@@ -94,7 +94,11 @@ def test_the_everyday_life_of_a_class(pacer: Pacer, offline: Controller) -> None
     pacer("class set s1 video rate 300mbit")
     video = pacer.json("class show s1 video")
     assert (video["rate"], video["limit_bytes"]) == ("300Mbit", 2**20)
-    assert video["allowance_ns"] == 1518 * 8 * 1000 // 300, "it follows the rate"
+    assert video["allowance_ns"] == 16384 * 8 * 1000 // 300, "it follows the rate"
+    assert pacer("class set s1 video allowance exact").count(" allowance exact") == 1
+    pacer("class set s1 video rate 100mbit")
+    assert pacer.json("class show s1 video")["allowance_ns"] == 1518 * 80, "it follows the rate"
+    assert "allowance" not in pacer("class set s1 video allowance auto")
 
     pacer("class replace s1 video rate 200mbit")
     assert pacer.json("class show s1 video")["limit_bytes"] == 32 * 2**20

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from pacer_controller import rates
 from pacer_controller.cli import render, statefile
 from pacer_controller.cli.connection import UsageError
 from pacer_controller.cli.resources import CLASS, FLOW, KINDS, METER, PORT, body_of, flow_name
@@ -28,6 +27,8 @@ from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec, PortSpec
         ),
         ("unpaced limit 1.5KB", {"mode": "unpaced", "limit_bytes": 1536}),
         ("allowance 24us", {"allowance_ns": 24_000}),
+        ("allowance exact", {"allowance_ns": "exact"}),
+        ("allowance auto", {"allowance_ns": None}),
         (
             "mode slow-start threshold 2ms headroom 150",
             {"mode": "slow-start", "threshold_ns": 2_000_000, "headroom_percent": 150},
@@ -40,6 +41,7 @@ from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec, PortSpec
             "rate 125mbit slots 4 slot-time 24288ns slot 3",
             {"rate": "125mbit", "slots": 4, "slot_ns": 24_288, "slot": 3},
         ),
+        ("rate 5gbit quantum 6072", {"rate": "5gbit", "quantum_bytes": 6_072}),
         ("mode pspd slots 16 slot-time 1ms", {"mode": "pspd", "slots": 16, "slot_ns": 1_000_000}),
         ("window-margin 100KB", {"window_margin_bytes": 102_400}),
         (
@@ -177,12 +179,12 @@ def test_set_keeps_every_field_that_can_be_written(kind: str, spec: type[BaseMod
     assert fields <= set(KINDS[kind].writable)
 
 
-def test_a_default_allowance_follows_the_rate_and_another_one_stays() -> None:
+def test_an_allowance_that_follows_the_rate_is_sent_as_its_word() -> None:
     view = {"mode": "static", "rate": "8Mbit", "rate_bps": 8_000_000, "limit_bytes": 65536}
-    default_ns = rates.default_allowance_ns(8_000_000)
     spec = KINDS["class"].spec
-    assert "allowance_ns" not in spec({**view, "allowance_ns": default_ns})
-    assert spec({**view, "allowance_ns": default_ns + 1})["allowance_ns"] == default_ns + 1
+    for word in ("auto", "exact"):
+        assert spec({**view, "allowance": word, "allowance_ns": 5})["allowance_ns"] == word
+    assert spec({**view, "allowance": "fixed", "allowance_ns": 5})["allowance_ns"] == 5
 
 
 def test_default_bursts_of_a_meter_follow_its_rates() -> None:

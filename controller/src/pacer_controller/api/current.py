@@ -1,8 +1,9 @@
 """Reads of desired state see every write that any controller has acknowledged before.
 
 Memory follows the store by a watch, some milliseconds behind. So a read first asks the store for
-its newest write, and waits for it. A client that sends `Cache-Control: max-stale` (RFC 9111 section
-5.2.1.2) gets this controller's state at once, also while the store does not answer.
+its newest write, and waits for it; a read of one switch does not wait for writes to others. A
+client that sends `Cache-Control: max-stale` (RFC 9111 section 5.2.1.2) gets this controller's state
+at once, also while the store does not answer.
 """
 
 from http import HTTPStatus
@@ -14,7 +15,8 @@ from pacer_controller.problems import Problem
 from pacer_controller.service import Service
 from pacer_controller.stores import StoreError
 
-_DESIRED = ("/v1/state", "/v1/switches")
+_SWITCHES = "/v1/switches"
+_DESIRED = ("/v1/state", _SWITCHES)
 _MEASURED = ("/stats", "/stats/history", "/bandwidth", "/burstiness")
 """Paths of measurements, relative to a switch's path: they do not depend on desired state."""
 
@@ -36,7 +38,7 @@ class Current:
         """Pass the request on, or answer 503 if the store does not answer."""
         if _wants_current(scope):
             try:
-                await self._service.catch_up()
+                await self._service.catch_up(_switch_of(scope["path"]))
             except StoreError as error:
                 problem = Problem(
                     HTTPStatus.SERVICE_UNAVAILABLE,
@@ -57,3 +59,9 @@ def _wants_current(scope: Scope) -> bool:
         return False
     directives = (v for name, v in scope["headers"] if name.lower() == b"cache-control")
     return not any(b"max-stale" in value.lower() for value in directives)
+
+
+def _switch_of(path: str) -> str | None:
+    """Return the name of the switch that a path is about; None: it is about all."""
+    before, _, rest = path.partition(f"{_SWITCHES}/")
+    return None if before else rest.partition("/")[0] or None

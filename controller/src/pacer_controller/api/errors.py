@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from pacer_controller.api.common import JsonLine
+from pacer_controller.egress_queues import QUEUES_BY_WORD, QUEUES_IN_PLACE
 from pacer_controller.fields import show
 from pacer_controller.problems import MEDIA_TYPE, FieldError, Problem, did_you_mean, invalid
 from pacer_controller.records import SPECS
@@ -29,7 +30,10 @@ from pacer_controller.stores import StaleError, StoreError, UncertainError
 
 _LOG = logging.getLogger(__name__)
 
-_TAGS = (METER_BY_NAME, METER_IN_PLACE, P4RUNTIME, OPENVSWITCH)
+_TAGS = (
+    *(METER_BY_NAME, METER_IN_PLACE, QUEUES_BY_WORD, QUEUES_IN_PLACE),
+    *(P4RUNTIME, OPENVSWITCH),
+)
 _MOST_ERRORS = 20
 """Most field errors in one answer."""
 

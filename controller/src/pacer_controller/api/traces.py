@@ -79,7 +79,7 @@ def add_traces(app: FastAPI, service: Service, streams: Streams) -> None:
         tags=["traces"],
         summary="The path that a frame would take now; sends and changes nothing",
         response_model=views.TraceView,
-        responses=responses(401, 404, 409, 422, 502),
+        responses=responses(400, 401, 404, 409, 413, 415, 422, 502),
     )
     async def dry_run(switch: SwitchName, frame: DryRun) -> dict[str, Any]:
         return await tracing.dry_run(service, switch, frame.port, bytes.fromhex(frame.frame))

@@ -57,11 +57,13 @@ class ClassView(Accepted):
     rate: str | None
     rate_bps: int | None
     limit_bytes: int
+    allowance: str | None = Field(description="`auto`, `exact` or `fixed`; null: not paced.")
     allowance_ns: int | None
     gap_bytes: int | None
     tick_hz: int | None
     headroom_percent: int | None
     threshold_ns: int | None
+    quantum_bytes: int | None
     slots: int | None
     slot_ns: int | None
     slot: int | None
@@ -109,6 +111,7 @@ class FlowView(Accepted):
     rate: str | None
     rate_bps: int | None
     limit_bytes: int | None
+    allowance: str | None = Field(description="`auto`, `exact` or `fixed`; null: not paced.")
     allowance_ns: int | None
     meter: dict[str, Any] | None
     meter_name: str | None
@@ -136,6 +139,9 @@ class PortView(Accepted):
     gap_mode: str | None
     gap_frame_max_bytes: int | None = Field(
         description="Longest PAUSE frame in a gap, without FCS; null: there are none."
+    )
+    egress_queues: dict[str, Any] | None = Field(
+        description="Egress queues that the switch has in place of the FIFO; null: none."
     )
     desired: dict[str, Any] | None = Field(description="What was asked for; null: nothing.")
 

@@ -74,6 +74,16 @@ def words_of(kind: Kind) -> Complete:
     return complete
 
 
+def option_words(known: Sequence[str]) -> Complete:
+    """Make a completion of words such as "queues=", also behind a comma."""
+
+    def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        done, comma, begun = incomplete.rpartition(",")
+        return [CompletionItem(f"{done}{comma}{w}") for w in known if w.startswith(begun)]
+
+    return complete
+
+
 def _where(kind: Kind, typed: Sequence[str]) -> tuple[Word | None, set[str]]:
     """Return the word whose value comes next, if one does, and the fields set so far."""
     used: set[str] = set()

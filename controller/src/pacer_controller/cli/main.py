@@ -12,7 +12,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from pacer_controller import __version__
-from pacer_controller.cli import burst, complete, render, statefile, top, trace
+from pacer_controller.cli import burst, complete, queues, render, statefile, top, trace
 from pacer_controller.cli.connection import (
     DEFAULT_URL,
     EXIT_USAGE,
@@ -44,7 +44,7 @@ Commands may be shortened as long as they are unambiguous: pacer cl sh s1."""
 _ALIASES = {
     "list": "show", "ls": "show", "lst": "show", "get": "show",
     "change": "set", "delete": "del", "remove": "del", "rm": "del",
-    "classes": "class", "flows": "flow", "ports": "port", "meters": "meter",
+    "classes": "class", "flows": "flow", "ports": "port", "meters": "meter", "queues": "queue",
     "switches": "switch",
 }  # fmt: skip
 
@@ -504,6 +504,9 @@ def top_(session: Session, switch: str | None, interval: float, times: int | Non
 
 
 cli.add_command(_common(burst.burst))
+cli.add_command(queues.queue)
+for _command in queues.queue.commands.values():
+    _common(_command)
 cli.add_command(_common(trace.trace))
 
 

@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from pacer_controller.cli.resources import default_allowance
 from pacer_controller.rates import format_rate
 
 STATE_STYLES = {
@@ -141,6 +140,7 @@ _OF_MODE: _Words = (
     ("headroom_percent", "headroom", str),
     ("threshold_ns", "threshold", time),
     ("gap_bytes", "gap", exact_size),
+    ("quantum_bytes", "quantum", exact_size),
     ("slots", "slots", str),
     ("slot_ns", "slot-time", time),
     ("slot", "slot", str),
@@ -150,7 +150,7 @@ _OF_MODE: _Words = (
 _OF_QUEUE: _Words = (
     ("ecn_threshold_bytes", "ecn", exact_size),
     ("limit_bytes", "limit", exact_size),
-    ("allowance_ns", "allowance", time),
+    ("allowance_ns", "allowance", lambda given: given if given == "exact" else time(given)),
     ("port", "port", str),
 )
 
@@ -175,7 +175,9 @@ def meter(view: View) -> str:
 def pace(view: View) -> str:
     """Return how a class, or a flow with a rate of its own, is paced."""
     parts = [str(view[name]) for name in ("mode", "rate") if view.get(name)]
-    view = {**view, **dict.fromkeys(default_allowance(view))}
+    word = view.get("allowance", view.get("allowance_ns"))
+    if word in ("auto", "exact"):
+        view = {**view, "allowance_ns": word if word == "exact" else None}
     return " ".join([*parts, *_typed(view, _OF_MODE), *_typed(view, _OF_QUEUE)])
 
 
@@ -297,6 +299,7 @@ _LISTINGS: dict[str, dict[str, _Cell]] = {
         ">FIFO": _of("fifo_bytes", size),
         ">DELAY": lambda view: time(view["delay_ns"]) if view.get("delay_ns") else "0",
         "GAPS": _of("gap_mode"),
+        "QUEUES": _of("egress_queues", lambda has: f"{has['queues']} {has['scheduler']}"),
     },
     "class": {
         "CLASS": _of("name"),

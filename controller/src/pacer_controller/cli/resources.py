@@ -11,6 +11,7 @@ from pacer_controller.cli.words import (
     Grammar,
     Word,
     nested,
+    read_allowance,
     read_number_or_text,
     read_range,
     read_rate,
@@ -43,8 +44,9 @@ def _stations(text: str) -> dict[str, int]:
 _LIMITS = (
     Word("limit", "limit_bytes", read_size, "SIZE", "longest queue; further packets are dropped"),
     Word(
-        *("allowance", "allowance_ns", read_time_ns, "TIME"),
-        "lost time that it may catch up after a stall",
+        *("allowance", "allowance_ns", read_allowance, "TIME|auto|exact"),
+        "lost time that it may catch up after a stall (auto: 16 KB of packets; exact: one packet)",
+        choices=("auto", "exact"),
     ),
 )
 
@@ -54,7 +56,13 @@ _FOLLOW = (
         "switch whose bottleneck the rate follows; none: no longer",
         choices=("<switch>",),
     ),
-    Word("follow-port", "follow.port", read_whole, "N", "port of it by which the packets come in"),
+    Word(
+        "follow-port",
+        "follow.port",
+        read_whole,
+        "N",
+        "wired port of it by which the packets come in",
+    ),
     Word("follow-fifo", "follow.fifo_bytes", read_size, "SIZE", "FIFO of the bottleneck"),
     Word("least", "follow.least_rate", read_rate, _RATE[0], "lowest rate of a class that follows"),
     Word("most", "follow.most_rate", read_rate, _RATE[0], "highest rate of a class that follows"),
@@ -77,6 +85,10 @@ CLASS = Grammar(
         Word(
             *("threshold", "threshold_ns", read_time_ns, "TIME"),
             "RTT per packet of the window below which pacing ends (slow-start, clustered)",
+        ),
+        Word(
+            *("quantum", "quantum_bytes", read_size, "SIZE"),
+            "packets of so many bytes leave together; none: each by itself (mode static)",
         ),
         Word(
             *("slots", "slots", read_whole, "N"),
@@ -164,6 +176,7 @@ PORT_DEFAULTS: Mapping[str, str | int] = {
     "fifo_bytes": 1_518_000,
     "delay_ns": 0,
     "gap_mode": "accounted",
+    "egress_queues": "none",
 }
 """Settings of a port of pacing_switch that was started without any."""
 
@@ -231,15 +244,6 @@ SWITCH = Grammar(
 )
 
 
-def default_allowance(view: Mapping[str, Any]) -> set[str]:
-    """Return the allowance's field where it has the default for the rate: it follows the rate."""
-    rate_bps = view.get("rate_bps")
-    if rate_bps is not None and rate_bps <= 0:
-        return set()
-    default_ns = rates.default_allowance_ns(rate_bps, view.get("gap_bytes"))
-    return {"allowance_ns"} if view.get("allowance_ns") == default_ns else set()
-
-
 def default_bursts(view: Mapping[str, Any]) -> set[str]:
     """Return which bursts of a meter are the defaults for its rates."""
     cir = rates.parse_rate(view["cir"])
@@ -286,6 +290,9 @@ class Kind:
             return dict(view.get("desired") or {})
         left_out = self.defaults(view)
         body = {n: view[n] for n in self.writable if n not in left_out and view.get(n) is not None}
+        if view.get("allowance") in ("auto", "exact"):
+            # It follows the rate.
+            body["allowance_ns"] = view["allowance"]
         if self.name == "flow" and view.get("meter_name"):
             body["meter"] = view["meter_name"]
         elif self.name == "flow" and isinstance(view.get("meter"), dict):
@@ -320,10 +327,12 @@ KINDS = {
             *("switch", "switches", "Switches: add, set, del, show.", SWITCH),
             no_words=("kind", "measured"),
         ),
-        Kind("port", "ports", "Ports: line rate, FIFO, delay, counting, gap mode.", PORT),
+        Kind(
+            *("port", "ports", "Ports: line rate, FIFO, delay, counting, gap mode.", PORT),
+            no_words=("egress_queues",),
+        ),
         Kind(
             *("class", "classes", "Classes: how packets are spaced.", CLASS),
-            defaults=default_allowance,
         ),
         Kind(
             *("meter", "meters", "Meters: committed and peak rates.", METER),
@@ -331,7 +340,6 @@ KINDS = {
         ),
         Kind(
             *("flow", "flows", "Flows: which packets, and which class or rate they get.", FLOW),
-            defaults=default_allowance,
         ),
     )
 }

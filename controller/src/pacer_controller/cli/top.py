@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from pacer_controller.cli import render
+from pacer_controller.cli import queues, render
 from pacer_controller.cli.connection import UnreachableError
 from pacer_controller.cli.session import Session
 
@@ -107,6 +107,8 @@ class Screen:
             for row in measured.get("virtual_bottleneck") or ():
                 parts.append(_bottleneck_line(row))
             parts.append(render.filled(_PORT_COLUMNS, [(switch, measured["ports"])], switch=False))
+            if found := queues.rows(measured):
+                parts.append(render.filled(queues.COLUMNS, [(switch, found)], switch=False))
             if note := render.oversize(measured):
                 parts.append(Text(note, "yellow"))
         parts.append(Text("\nq quits", "dim"))

@@ -62,6 +62,16 @@ def read_time_ns(text: str) -> int:
     return _scaled(text, _TIMES, "a time", "100ms, 24us or 24288ns")
 
 
+def read_allowance(text: str) -> int | str | None:
+    """Return nanoseconds, or the word for an allowance that follows the rate; None: `auto`."""
+    if text in ("auto", "exact"):
+        return text if text == "exact" else None
+    try:
+        return read_time_ns(text)
+    except ValueError as error:
+        raise ValueError(f"{error}, or auto, or exact") from None
+
+
 def read_whole(text: str) -> int:
     """Return a whole number."""
     if not re.fullmatch(r"[0-9]{1,18}", text, re.ASCII):

@@ -10,7 +10,6 @@ import ipaddress
 from itertools import product
 from typing import Any
 
-from pacer_controller import rates
 from pacer_controller.entries import meter_of, port_masks, port_row
 from pacer_controller.fields import ETHER_TYPE_IPV4, ETHER_TYPE_IPV6
 from pacer_controller.records import ClassRecord, Desired, FlowRecord, MeterRecord, Record
@@ -95,12 +94,7 @@ def queue_row(index: int, spec: ClassSpec, owner: str) -> Row:
     params: dict[str, int | str] = {"mode": spec.mode, "limit": spec.limit_bytes}
     if spec.rate is not None:
         params["rate"] = spec.rate
-        allowance_ns = spec.allowance_ns
-        params["allowance"] = (
-            rates.default_allowance_ns(spec.rate, spec.gap_bytes)
-            if allowance_ns is None
-            else allowance_ns
-        )
+        params["allowance"] = spec.allowed_ns
     if spec.gap_bytes is not None:
         params["gap"] = spec.gap_bytes
     if spec.ecn_threshold_bytes is not None:

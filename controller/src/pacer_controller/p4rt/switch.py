@@ -16,7 +16,7 @@ from typing import Any
 
 import finsy as fy
 
-from pacer_controller import entries, learning, rates
+from pacer_controller import egress_queues, entries, learning, rates
 from pacer_controller.burst.measure import Measured
 from pacer_controller.config import SwitchConfig
 from pacer_controller.p4rt import access, bandwidth, burstiness, errors
@@ -113,6 +113,7 @@ class P4Switch:
             flow_entries=self._tables.get(entries.FLOWS, 0),
             line_settings=LINE_SETTINGS if own else frozenset(),
             gap_modes=GAP_MODES if own else GAP_MODES[:1],
+            egress_queues=own,
         )
 
     @property
@@ -373,7 +374,11 @@ class P4Switch:
         info = next((p for p in self.ports if ("port", p.port) in asked.match), None)
         if info is None:
             return None
-        has = {**asdict(info), "line_rate_bps": info.line_rate_bps or 0}
+        has = {
+            **asdict(info),
+            "line_rate_bps": info.line_rate_bps or 0,
+            "egress_queues": egress_queues.text(info.egress_queues),
+        }
         return replace(asked, params=tuple((name, has[name]) for name, _ in asked.params))
 
     def _wire_rows(self) -> Rows:
@@ -506,6 +511,11 @@ class P4Switch:
         return await access.registers(switch, self.schema, name, indices)
 
     @property
+    def bottleneck_ports(self) -> Collection[int]:
+        """The ports with a virtual bottleneck (`southbound.Measuring.bottleneck_ports`)."""
+        return self.config.wired_ports if self.config.bottleneck_bps is not None else ()
+
+    @property
     def measured_flows(self) -> Collection[str]:
         """The names of the measured flows (`southbound.Measuring.measured_flows`)."""
         return self.config.measured
@@ -549,8 +559,8 @@ class P4Switch:
         if paces:
             await self._read_pacer(switch, classes, traffic, reading)
         elif self.capabilities.measures and reading.now_ns is not None:
-            measured = [port for pair in self.config.wire for port in pair]
-            found = await bandwidth.bottlenecks(self.registers, measured, reading.now_ns)
+            ports = self.config.wired_ports
+            found = await bandwidth.bottlenecks(self.registers, ports, reading.now_ns)
             if found is not None:
                 bps = self.config.bottleneck_bps
                 reading.bottlenecks = [{**port, "bottleneck_bps": bps} for port in found]

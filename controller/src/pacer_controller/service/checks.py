@@ -1,10 +1,11 @@
 """Checks of resources against their switch and against each other."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import TypeVar
 
 from pacer_controller import entries, rates
+from pacer_controller.egress_queues import NO_QUEUES
 from pacer_controller.following import CLASSES_MOST, FollowSpec
 from pacer_controller.problems import FieldError, FieldErrors, Problem, did_you_mean
 from pacer_controller.records import Desired, Record
@@ -92,6 +93,8 @@ class Checker:
             errors.add("window_margin_bytes", message, "no window_margin_bytes")
         if spec.slots is not None and not self._capabilities.slots:
             errors.add("slots", "the switch has no slots", "no slots, slot_ns and slot")
+        if spec.quantum_bytes is not None and not self._capabilities.slots:
+            errors.add("quantum_bytes", "the switch has no quanta", "no quantum_bytes")
         if spec.ecn_threshold_bytes is not None and not self._capabilities.ecn:
             errors.add(
                 "ecn_threshold_bytes",
@@ -167,6 +170,12 @@ class Checker:
         if spec.gap_mode is not None and spec.gap_mode not in can.gap_modes:
             message = f"the switch cannot do {spec.gap_mode!r}"
             errors.add("gap_mode", message, one_of(can.gap_modes))
+        if spec.egress_queues not in (None, NO_QUEUES) and not can.egress_queues:
+            message = "the switch's ports have no egress queues; those of a pacing_switch have them"
+            errors.add("egress_queues", message, "no egress_queues")
+        if spec.line_rate is None:
+            # With a line rate in the request, the request alone was checked.
+            errors += spec.queue_problems(self._lines.get(port))
         known = next((info for info in self._found.driver.ports if info.port == port), None)
         if known is not None and port not in self._lines:
             gap_mode = spec.gap_mode or known.gap_mode
@@ -267,10 +276,10 @@ def following(found: ManagedSwitch) -> dict[str, FollowSpec]:
     }
 
 
-def has_bottleneck(found: ManagedSwitch, port: int) -> bool:
-    """Return whether a switch has a virtual bottleneck at a port."""
+def bottleneck_ports(found: ManagedSwitch) -> Collection[int]:
+    """Return the ports of a switch that have a virtual bottleneck."""
     measuring = found.driver.measuring
-    return measuring is not None and measuring.bottleneck_bps(port) is not None
+    return measuring.bottleneck_ports if measuring is not None else ()
 
 
 def follow_problems(
@@ -287,9 +296,13 @@ def follow_problems(
     if others >= CLASSES_MOST:
         message = f"{others} classes follow already"
         return [FieldError("follow", message, f"at most {CLASSES_MOST} that follow")]
-    measuring = [name for name, found in switches.items() if has_bottleneck(found, spec.port)]
+    ports = {name: bottleneck_ports(found) for name, found in switches.items()}
+    measuring = [name for name in ports if ports[name]]
     if spec.switch in measuring:
-        return []
+        if spec.port in ports[spec.switch]:
+            return []
+        message = f"no wire of switch {spec.switch!r} has port {spec.port}"
+        return [FieldError("follow.port", message, one_of(ports[spec.switch]))]
     if spec.switch in switches:
         message = f"switch {spec.switch!r} does not measure: it runs no gtrcnet with a bottleneck"
     else:

@@ -428,8 +428,11 @@ class Service:
             else:
                 return
 
-    async def catch_up(self) -> None:
+    async def catch_up(self, only: str | None = None) -> None:
         """Wait until memory has every write that any controller acknowledged before the call.
+
+        Args:
+            only: a switch, if writes to other switches do not matter.
 
         Raises:
             StoreError: the store does not answer, or memory cannot follow it.
@@ -437,7 +440,7 @@ class Service:
         """
         if self.store.shared:
             await self.store.catch_up()
-            await self._sync.caught_up()
+            await self._sync.caught_up(only)
 
     def _follow_problems(self, switch: str, of: str, spec: ClassSpec) -> list[FieldError]:
         """Return the reasons why a class cannot follow the bottleneck that it names."""

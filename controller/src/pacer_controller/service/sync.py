@@ -113,14 +113,22 @@ class Sync:
             task.add_done_callback(self._tasks.discard)
         line.append(entry)
 
-    async def caught_up(self) -> None:
+    async def caught_up(self, only: str | None = None) -> None:
         """Wait until all queued writes are in memory.
+
+        Args:
+            only: wait for the writes to this switch and to the list of switches only, since
+                another switch that does not answer delays its own writes by seconds; None: for all.
 
         Raises:
             StoreError: some of them will never be.
 
         """
-        told = [(switch, line, self._newest[switch]) for switch, line in self._lines.items()]
+        told = [
+            (switch, line, self._newest[switch])
+            for switch, line in self._lines.items()
+            if only is None or switch in (only, SWITCHES)
+        ]
         while any(
             self._lines.get(switch) is line and self._service.base_of(switch) < base
             for switch, line, base in told

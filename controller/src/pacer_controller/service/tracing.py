@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from typing import Any
 
@@ -16,6 +17,12 @@ from pacer_controller.southbound import (
     Tracing,
     TracingRefusedError,
 )
+
+COMPILE_S = 5.0
+"""Longest time until a filter is compiled, in seconds."""
+
+_COMPILERS = ThreadPoolExecutor(2, "filter")
+"""Threads of their own, since looking up the names of hosts in a filter can take seconds."""
 
 
 async def dry_run(service: Service, name: str, port: int, frame: bytes) -> dict[str, Any]:
@@ -33,9 +40,17 @@ async def compiled(text: str | None) -> list[FilterInstruction]:
     """Compile a filter in the language of tcpdump; None: one that accepts all packets."""
     if text is None:
         return []
+    loop = asyncio.get_running_loop()
     try:
-        # It may look up names of hosts.
-        return await asyncio.to_thread(packet_filter.compile_filter, text)
+        async with asyncio.timeout(COMPILE_S):
+            return await loop.run_in_executor(_COMPILERS, packet_filter.compile_filter, text)
+    except TimeoutError:
+        raise Problem(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            "filter-takes-too-long",
+            "The filter is not compiled in time",
+            f"after {COMPILE_S:.0f} s; names of hosts are looked up, give addresses instead",
+        ) from None
     except packet_filter.FilterError as error:
         wrong = FieldError("match", str(error), 'a filter of tcpdump, such as "tcp dst port 80"')
         raise invalid("request", [wrong]) from None

@@ -56,15 +56,15 @@ def as_it_is(
 
 def pace_view(spec: ClassSpec) -> dict[str, Any]:
     """Return the pacing settings of a class, with defaults filled in."""
-    allowance_ns = spec.allowance_ns
-    if allowance_ns is None and spec.mode != "unpaced":
-        allowance_ns = rates.default_allowance_ns(spec.rate, spec.gap_bytes)
+    given = spec.allowance_ns
+    paced = spec.mode != "unpaced"
     return {
         "mode": spec.mode,
         "rate": rates.format_rate(spec.rate) if spec.rate is not None else None,
         "rate_bps": spec.rate,
         "limit_bytes": spec.limit_bytes,
-        "allowance_ns": allowance_ns,
+        "allowance": ("fixed" if isinstance(given, int) else given or "auto") if paced else None,
+        "allowance_ns": spec.allowed_ns if paced else None,
     }
 
 

@@ -18,5 +18,5 @@ pub use filter::filter;
 pub use packets::{capture, packets};
 pub use program::program;
 pub use thrift::thrift;
-pub use trains::train;
+pub use trains::{join, train};
 pub use write_request::write_request;

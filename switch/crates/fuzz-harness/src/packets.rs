@@ -2,8 +2,9 @@
 
 use captures::CaptureReader;
 use switch::notification::Notification;
-use switch::{CloneSession, Program, Replica, Sink, Switch, SwitchConfig};
+use switch::{CloneSession, Leaving, Program, Replica, Sink, Switch, SwitchConfig};
 use traffic_manager::{Gaps, Limits, PortConfig, RateCounts};
+use v1model::Engine;
 use v1model::entries::{ActionCall, EntryKey, KeyField, MatchField, MatchKind};
 
 /// Programs by the first byte of the input. New ones go at the end; otherwise the corpus changes its
@@ -33,21 +34,24 @@ const CPU_PORT: u16 = 510;
 /// Most events of an input, since a packet may recirculate for ever.
 const EVENTS_MAX: usize = 2_000;
 
-/// Counts the frames that leave, and checks their length.
-#[derive(Default)]
+/// Keeps the frames that leave, with their ports and times, and checks their length.
+#[derive(Debug, Default, PartialEq, Eq)]
 struct Sent {
-    frames: usize,
+    frames: Vec<(u16, u64, Vec<u8>)>,
 }
 
 impl Sink for Sent {
-    fn transmit(&mut self, port: u16, frame: &[u8], _delivery_ns: u64, _held: bool) {
+    fn transmit(&mut self, frame: &[u8], leaving: Leaving) {
+        let Leaving {
+            port, delivery_ns, ..
+        } = leaving;
         assert!(port < PORTS, "sent to port {port}");
         assert!(frame.len() < 1 << 16, "sent {} bytes", frame.len());
-        self.frames += 1;
+        self.frames.push((port, delivery_ns, frame.to_vec()));
     }
 
-    fn to_controller(&mut self, _frame: &[u8]) {
-        self.frames += 1;
+    fn to_controller(&mut self, frame: &[u8]) {
+        self.frames.push((CPU_PORT, 0, frame.to_vec()));
     }
 
     fn notify(&mut self, _notification: Notification) -> bool {
@@ -58,10 +62,21 @@ impl Sink for Sent {
 /// The first two bytes choose the program and its entries; then come frames: a byte for the
 /// port, one for the time since the frame before (in 1,024 ns), two for the length.
 pub fn packets(bytes: &[u8]) {
+    let [machine, interpreter] = [Engine::Machine, Engine::Interpreter];
+    let sent = packets_through(machine, bytes);
+    assert_eq!(
+        sent,
+        packets_through(interpreter, bytes),
+        "the engines differ"
+    );
+}
+
+/// The frames that leave a switch with an engine, and the times that it sends them.
+fn packets_through(engine: Engine, bytes: &[u8]) -> Option<Sent> {
     let [program, entries, frames @ ..] = bytes else {
-        return;
+        return None;
     };
-    let mut run = Run::new(*program, *entries, frames.len() % 2 == 1);
+    let mut run = Run::new(*program, *entries, frames.len() % 2 == 1, engine);
     let mut now_ns = 0;
     let mut rest = frames;
     while let [port, gap, low, high, later @ ..] = rest {
@@ -72,6 +87,7 @@ pub fn packets(bytes: &[u8]) {
         run.receive(u16::from(*port), frame, now_ns);
     }
     run.finish();
+    Some(run.sent)
 }
 
 /// The first two bytes choose the program and its entries; then comes a capture file, whose frames
@@ -83,7 +99,7 @@ pub fn capture(bytes: &[u8]) {
     let Ok(mut capture) = CaptureReader::new(file, "capture".to_owned()) else {
         return;
     };
-    let mut run = Run::new(*program, *entries, file.len() % 2 == 1);
+    let mut run = Run::new(*program, *entries, file.len() % 2 == 1, Engine::Auto);
     while let Ok(Some((at_ns, frame))) = capture.next_frame() {
         assert!(
             frame.len() <= file.len(),
@@ -110,11 +126,12 @@ struct Run {
 impl Run {
     /// A switch with the program and the entries that the bytes choose. `traced`: its packets are, and each comes after a
     /// dry run of it.
-    fn new(program: u8, entries: u8, traced: bool) -> Self {
+    fn new(program: u8, entries: u8, traced: bool, engine: Engine) -> Self {
         let mut switch = Switch::new(
             SwitchConfig {
                 cpu_port: Some(CPU_PORT),
                 max_packets: 256,
+                engine,
                 ..SwitchConfig::default()
             },
             Limits {
@@ -193,7 +210,12 @@ impl Run {
         self.events = 0;
         self.events_until(u64::MAX);
         while let Some(trace) = self.switch.take_trace() {
-            assert!(!packet_trace::to_delimited(&trace).is_empty());
+            let (mut message, mut text) = (Vec::new(), Vec::new());
+            packet_trace::to_json(&trace, &mut message, &mut text);
+            assert!(text.ends_with(b"}"));
+            message.clear();
+            packet_trace::to_delimited(&trace, &mut message);
+            assert!(!message.is_empty());
             assert!(!packet_trace::to_lines(&trace).is_empty());
         }
     }

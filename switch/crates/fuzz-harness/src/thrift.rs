@@ -6,7 +6,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use p4runtime_server::{
-    BoundServer, ServerConfig, ServerLimits, bind, controller_queues, executor,
+    BoundServer, Mappings, ServerConfig, ServerLimits, bind, controller_queues, executor,
 };
 use switch::{Switch, SwitchConfig};
 use thrift_server::{ThriftConfig, ThriftLimits, ThriftServer};
@@ -60,6 +60,7 @@ impl Rig {
             only_tls: false,
             token: None,
             holders: None,
+            mappings: Mappings::default(),
             limits: ServerLimits::default(),
         };
         let listener = p4runtime_server::listen(([127, 0, 0, 1], 0).into()).expect("a port");
@@ -70,6 +71,7 @@ impl Rig {
             device_id: 1,
             holders: None,
             program: Some(program),
+            notifications: None,
             since_1970_ns: |ns| ns,
             limits: ThriftLimits::default(),
         };

@@ -5,7 +5,9 @@ use std::cell::OnceCell;
 use p4runtime_server::proto::p4::config::v1 as p4info;
 use p4runtime_server::proto::p4::v1 as p4;
 use p4runtime_server::proto::p4::v1::p4_runtime_client::P4RuntimeClient;
-use p4runtime_server::{ServerConfig, ServerLimits, bind, controller_queues, executor, listen};
+use p4runtime_server::{
+    Mappings, ServerConfig, ServerLimits, bind, controller_queues, executor, listen,
+};
 use prost::Message;
 use switch::{Switch, SwitchConfig};
 use tokio::sync::mpsc;
@@ -125,6 +127,7 @@ pub(crate) async fn serve() -> (Channel, P4RuntimeClient<Channel>, Stream) {
         only_tls: false,
         token: None,
         holders: None,
+        mappings: Mappings::default(),
         limits: ServerLimits::default(),
     };
     let listener = listen(([127, 0, 0, 1], 0).into()).expect("a port is free");

@@ -59,3 +59,8 @@ fn filters() {
 fn trains() {
     replay("train", fuzz_harness::train);
 }
+
+#[test]
+fn joined_trains() {
+    replay("join", fuzz_harness::join);
+}

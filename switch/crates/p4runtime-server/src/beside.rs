@@ -8,14 +8,14 @@ use std::sync::Arc;
 use switch::{Compiler, Switch};
 use tokio::sync::{RwLockReadGuard, RwLockWriteGuard};
 use v1model::Pipeline;
-use v1model::entries::ControlResult;
+use v1model::entries::{ControlResult, EntryKey};
 
 use crate::executor::{self, ExecuteError, Executor, Visit};
 use crate::pipeline_config::bmv2_json;
 use crate::refusals::RefusalCount;
 use crate::shared::Shared;
 use crate::standing::Standing;
-use crate::state::PipelineState;
+use crate::state::{AnnotationChange, PipelineState};
 use crate::translate::BoundPipeline;
 
 /// The switch as another control server uses it.
@@ -149,6 +149,21 @@ impl Changing<'_> {
     /// Whether any program is staged.
     pub fn is_staged(&self) -> bool {
         self.state.staged_beside || self.state.saved.is_some()
+    }
+
+    /// Forgets what P4Runtime's controllers attached to an entry that was removed; `None`: to all entries
+    /// of the table. They would find it again at a later entry with this key.
+    pub fn forget_entry(&mut self, table: usize, key: Option<&EntryKey>) {
+        // A program without P4Info has nothing attached.
+        if let Ok(active) = self.state.usable_mut() {
+            match key {
+                Some(key) => {
+                    let change = AnnotationChange::Entry(table, key.clone(), None);
+                    active.annotations.apply(change);
+                }
+                None => active.annotations.forget_entries(table),
+            }
+        }
     }
 
     /// Stages a program that P4Runtime knows no P4Info of. Until it is committed or replaced, P4Runtime

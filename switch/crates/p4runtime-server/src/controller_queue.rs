@@ -78,7 +78,8 @@ impl Counters {
 pub struct ControllerLosses {
     /// Packet-ins, by cause: `controller-queue-full` (the queue from the switch was full),
     /// `no-controller` (no primary controller that may get it), `controller-slow` (it did not
-    /// read its stream), `packet-in-malformed` (shorter than the packet-in header),
+    /// read its stream), `packet-in-malformed` (shorter than the packet-in header, or with a
+    /// value of a translated type that has no mapping),
     /// `pipeline-swap` (of a program before the running one).
     pub packet_ins: Vec<DropCount>,
     /// Digest messages and idle entries, by the same causes; `not-in-p4info` instead of
@@ -277,6 +278,8 @@ mod tests {
             at_ns: 0,
             body: NotificationBody::Digests(DigestList {
                 digest: 0,
+                json_id: 1,
+                headers: 0,
                 list_id: 1,
                 messages: vec![Vec::new(), Vec::new()],
             }),

@@ -11,6 +11,7 @@ use crate::error::UpdateError;
 use crate::ids;
 use crate::proto::p4::config::v1 as p4info;
 use crate::proto::p4::v1 as p4;
+use crate::translate::{Types, ValueType};
 
 /// The layout of one controller header, from P4Info.
 #[derive(Debug, Clone, Default)]
@@ -25,7 +26,7 @@ pub(crate) struct ControllerHeader {
 struct HeaderField {
     id: u32,
     name: String,
-    bits: u32,
+    value: ValueType,
     /// Annotated `@padding`: a packet-out may leave it out.
     padding: bool,
 }
@@ -34,10 +35,10 @@ impl ControllerHeader {
     /// Reads the header's layout.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT`: widths that make no header, an id twice; `UNIMPLEMENTED`: a
-    /// translated type that is a string.
+    /// `INVALID_ARGUMENT`: widths that make no header, an id twice, a translated type without a mapping.
     pub(crate) fn from_p4info(
         metadata: &p4info::ControllerPacketMetadata,
+        types: &Types<'_>,
     ) -> Result<Self, UpdateError> {
         let name = metadata
             .preamble
@@ -46,26 +47,26 @@ impl ControllerHeader {
         let mut fields: Vec<HeaderField> = Vec::with_capacity(metadata.metadata.len());
         let mut total_bits = 0u64;
         for field in &metadata.metadata {
-            let bits = u32::try_from(field.bitwidth)
-                .ok()
-                .filter(|bits| (1..=2_048).contains(bits))
-                .ok_or_else(|| {
-                    UpdateError::invalid(format!(
-                        "P4Info: {name}: field {}: bitwidth {} given, 1 to 2048 expected",
-                        field.name, field.bitwidth
-                    ))
-                })?;
+            let what = format!("{name}: field {}", field.name);
+            let named = field.type_name.as_ref();
+            let value = types.value(&what, named, field.bitwidth, None)?;
+            if !(1..=2_048).contains(&value.bits) {
+                return Err(UpdateError::invalid(format!(
+                    "P4Info: {what}: bitwidth {} given, 1 to 2048 expected",
+                    field.bitwidth
+                )));
+            }
             if fields.iter().any(|known| known.id == field.id) {
                 return Err(UpdateError::invalid(format!(
                     "P4Info: {name}: field {}: id {} is given twice",
                     field.name, field.id
                 )));
             }
-            total_bits += u64::from(bits);
+            total_bits += u64::from(value.bits);
             fields.push(HeaderField {
                 id: field.id,
                 name: field.name.clone(),
-                bits,
+                value,
                 padding: field
                     .annotations
                     .iter()
@@ -104,40 +105,41 @@ impl ControllerHeader {
                 .find(|metadata| metadata.metadata_id == field.id);
             match given {
                 Some(metadata) => {
-                    let value = bytestring::parse(&metadata.value, field.bits, name, &field.name)
-                        .map_err(UpdateError::as_invalid)?;
-                    put_bits(&mut frame, position, &value, field.bits);
+                    let value = field.value.parse(&metadata.value, name, &field.name);
+                    let value = value.map_err(UpdateError::as_invalid)?;
+                    put_bits(&mut frame, position, &value, field.value.bits);
                 }
                 None if field.padding => {}
                 None => {
                     return Err(UpdateError::invalid(format!(
-                        "{}: field {} (id {}, {} bits) is missing",
-                        name, field.name, field.id, field.bits
+                        "{}: field {} (id {}, {}) is missing",
+                        name,
+                        field.name,
+                        field.id,
+                        field.value.expected()
                     )));
                 }
             }
-            position += field.bits as usize;
+            position += field.value.bits as usize;
         }
         frame.extend_from_slice(&packet.payload);
         Ok(frame)
     }
 
-    /// The packet-in of a frame; `None` when it is shorter than the header.
+    /// The packet-in of a frame; `None` when it is shorter than the header, or a field has a value that no
+    /// controller's value stands for.
     pub(crate) fn split(&self, frame: &[u8]) -> Option<p4::PacketIn> {
         let payload = frame.get(self.bytes..)?.to_vec();
         let mut position = 0;
-        let metadata = self
-            .fields
-            .iter()
-            .map(|field| {
-                let value = get_bits(frame, position, field.bits);
-                position += field.bits as usize;
-                p4::PacketMetadata {
-                    metadata_id: field.id,
-                    value: bytestring::canonical(&value),
-                }
+        let metadata = self.fields.iter().map(|field| {
+            let value = get_bits(frame, position, field.value.bits);
+            position += field.value.bits as usize;
+            Some(p4::PacketMetadata {
+                metadata_id: field.id,
+                value: field.value.tell(&value, &self.name, &field.name).ok()?,
             })
-            .collect();
+        });
+        let metadata = metadata.collect::<Option<_>>()?;
         Some(p4::PacketIn { payload, metadata })
     }
 
@@ -188,10 +190,11 @@ fn get_bits(source: &[u8], position: usize, bits: u32) -> Bits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::translate::Mappings;
     use p4info::controller_packet_metadata::Metadata;
 
     fn header(fields: &[(&str, i32)]) -> ControllerHeader {
-        ControllerHeader::from_p4info(&p4info::ControllerPacketMetadata {
+        let metadata = p4info::ControllerPacketMetadata {
             preamble: Some(p4info::Preamble {
                 name: "packet_out".to_owned(),
                 ..Default::default()
@@ -206,8 +209,10 @@ mod tests {
                     ..Default::default()
                 })
                 .collect(),
-        })
-        .expect("valid header")
+        };
+        let types = p4info::P4TypeInfo::default();
+        let types = Types::new(&types, &Mappings::default()).expect("no types");
+        ControllerHeader::from_p4info(&metadata, &types).expect("valid header")
     }
 
     fn metadata(metadata_id: u32, value: &[u8]) -> p4::PacketMetadata {

@@ -167,7 +167,7 @@ async fn prepare(
         .map_err(|error| Status::internal(format!("the compiler failed: {error}")))?;
     // "Returns an INVALID_ARGUMENT error if ... the provided config cannot be realized."
     let program = compiled.map_err(refused_program)?;
-    let pipeline = BoundPipeline::new(config, &program)
+    let pipeline = BoundPipeline::new(config, &program, &shared.config.mappings)
         .map_err(|error| Status::from(UpdateError::as_invalid(error)))?;
     Ok(Prepared { pipeline, program })
 }

@@ -17,6 +17,7 @@ use crate::standing::Standing;
 use crate::state::{ForwardingPipeline, PipelineState};
 use crate::tls::Tls;
 use crate::token::Token;
+use crate::translate::Mappings;
 
 /// Limits of the server. Each has an error text that names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,6 +112,8 @@ pub struct ServerConfig {
     pub token: Option<Token>,
     /// The users whose processes on this machine are holders. `None`: all users.
     pub holders: Option<Vec<u32>>,
+    /// The values of translated types.
+    pub mappings: Mappings,
     /// Limits.
     pub limits: ServerLimits,
 }

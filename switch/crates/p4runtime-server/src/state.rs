@@ -66,6 +66,11 @@ impl Annotations {
         }
     }
 
+    /// Forgets those of all entries of a table.
+    pub(crate) fn forget_entries(&mut self, table: usize) {
+        self.entries.retain(|(other, _), _| *other != table);
+    }
+
     pub(crate) fn of_entry(&self, table: usize, key: &EntryKey) -> EntryAnnotation {
         let annotation = self.entries.get(&(table, key.clone()));
         annotation.cloned().unwrap_or_default()

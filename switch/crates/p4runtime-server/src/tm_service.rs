@@ -9,6 +9,7 @@ use traffic_manager::{
     PortConfig, RateCounts, TimeHistogram,
 };
 
+use crate::egress_queues;
 use crate::executor;
 use crate::intake::caller;
 use crate::proto::p4::v1 as p4;
@@ -18,6 +19,10 @@ use crate::shared::Shared;
 
 /// Most classes whose state one request may ask for.
 const CLASSES_PER_REQUEST_MAX: usize = 4_096;
+
+/// Egress queues whose statistics are read between two looks at the end of the visit: a few
+/// microseconds of work.
+const QUEUES_PER_LOOK: usize = 8;
 
 /// The gRPC service.
 pub(crate) struct TrafficManagerService {
@@ -36,13 +41,25 @@ impl pacer::traffic_manager_server::TrafficManager for TrafficManagerService {
         &self,
         _request: Request<pacer::ListPortsRequest>,
     ) -> Result<Response<pacer::ListPortsResponse>, Status> {
-        let ports = executor::with(&*self.shared.executor, |switch| {
-            let lines = switch.lines();
-            lines
-                .map(|(port, config)| port_message(switch, port, config))
-                .collect()
-        })
-        .await?;
+        let mut ports = Vec::new();
+        let listed = executor::reading_in_visits(&*self.shared.executor, move |visit| {
+            loop {
+                let switch = &*visit.switch;
+                // A port that is gone meanwhile is not listed, and one that is new is.
+                let after = ports.last().map(|port: &pacer::Port| port.port);
+                let next = switch
+                    .lines()
+                    .find(|(port, _)| after.is_none_or(|after| u32::from(*port) > after));
+                let Some((port, config)) = next else {
+                    return Some(std::mem::take(&mut ports));
+                };
+                ports.push(port_message(switch, port, config));
+                if visit.is_over() {
+                    return None;
+                }
+            }
+        });
+        let ports = listed.await?;
         Ok(Response::new(pacer::ListPortsResponse { ports }))
     }
 
@@ -100,21 +117,26 @@ impl pacer::traffic_manager_server::TrafficManager for TrafficManagerService {
             )));
         }
         let shared = Arc::clone(&self.shared);
-        let mut states = Vec::with_capacity(classes.len());
-        let mut whole = None;
+        let mut whole: Option<pacer::GetStatisticsResponse> = None;
+        // The ports whose queues are in the answer.
+        let mut ports = 0;
         let statistics = executor::reading_in_visits(&*self.shared.executor, move |visit| {
-            if whole.is_none() {
-                whole = Some(totals_message(visit.switch, &shared));
-            }
-            while let Some(class) = classes.get(states.len()) {
-                states.push(class_message(visit.switch, *class));
+            let totals = whole.get_or_insert_with(|| totals_message(visit.switch, &shared));
+            while let Some(port) = totals.ports.get_mut(ports) {
+                if !add_queues(visit.switch, port) {
+                    ports += 1;
+                }
                 if visit.is_over() {
                     return None;
                 }
             }
-            let mut statistics = whole.take()?;
-            statistics.classes = std::mem::take(&mut states);
-            Some(statistics)
+            while let Some(class) = classes.get(totals.classes.len()) {
+                totals.classes.push(class_message(visit.switch, *class));
+                if visit.is_over() {
+                    return None;
+                }
+            }
+            whole.take()
         });
         Ok(Response::new(statistics.await?))
     }
@@ -131,9 +153,21 @@ fn set_port(switch: &mut Switch, request: &pacer::SetPortRequest) -> Result<pace
         )));
     };
     let config = changed(request, *before)?;
+    let refuse = |error: String| Status::invalid_argument(format!("port {port}: {error}"));
+    let queues = match (&request.egress_queues, request.remove_egress_queues) {
+        (Some(_), true) => {
+            return Err(refuse(
+                "egress_queues and remove_egress_queues given, only one of them expected"
+                    .to_owned(),
+            ));
+        }
+        (Some(given), false) => Some(egress_queues::settings(given).map_err(refuse)?),
+        (None, true) => None,
+        (None, false) => switch.queues(port).cloned(),
+    };
     switch
-        .change_port(port, config)
-        .map_err(|error| Status::invalid_argument(error.to_string()))?;
+        .configure_port(port, config, queues)
+        .map_err(|error| refuse(error.to_string()))?;
     Ok(port_message(switch, port, &config))
 }
 
@@ -226,6 +260,7 @@ fn port_message(switch: &Switch, port: u16, config: &PortConfig) -> pacer::Port 
         delay_ns: config.delay_ns,
         gap_mode: gap_mode.into(),
         gap_frame_max_bytes,
+        egress_queues: switch.queues(port).map(egress_queues::message),
     }
 }
 
@@ -256,7 +291,7 @@ fn polling_message(polling: &Polling) -> pacer::Polling {
     }
 }
 
-/// The statistics of the switch and its ports, without classes.
+/// The statistics of the switch and its ports, without queues and classes.
 fn totals_message(switch: &Switch, shared: &Shared) -> pacer::GetStatisticsResponse {
     let manager = switch.traffic_manager();
     let whole = manager.statistics();
@@ -310,7 +345,40 @@ fn port_messages(switch: &Switch) -> impl Iterator<Item = pacer::PortStatistics>
             }),
             gap_frames: counted.gap_frames,
             gap_bytes: counted.gap_frame_bytes(),
+            queues: Vec::new(),
         })
+}
+
+/// Adds the statistics of the next few egress queues of a port; false: there are no more.
+fn add_queues(switch: &Switch, port: &mut pacer::PortStatistics) -> bool {
+    let Ok(number) = u16::try_from(port.port) else {
+        return false;
+    };
+    let known = port.queues.len();
+    let queues = switch.traffic_manager().queue_statistics(number);
+    port.queues
+        .extend(
+            (0..)
+                .zip(queues)
+                .skip(known)
+                .take(QUEUES_PER_LOOK)
+                .map(|(number, queue)| pacer::QueueStatistics {
+                    queue: number,
+                    backlog_packets: queue.packets,
+                    backlog_max_packets: queue.packets_max,
+                    backlog_bytes: queue.bytes,
+                    backlog_max_bytes: queue.bytes_max,
+                    tx_packets: queue.tx_packets,
+                    tx_bytes: queue.tx_bytes,
+                    drops: drop_messages(queue.drops.counts()),
+                    sojourn: Some(pacer::Sojourn {
+                        buckets: queue.sojourn.buckets().to_vec(),
+                        max_ns: queue.sojourn.max_ns(),
+                    }),
+                    marked_packets: queue.marked_packets,
+                }),
+        );
+    port.queues.len() > known
 }
 
 fn class_message(switch: &Switch, class: u32) -> pacer::ClassState {

@@ -282,3 +282,171 @@ async fn ports_are_listed_changed_and_counted() {
     assert_eq!(refused.code(), Code::InvalidArgument);
     server.stop().await;
 }
+
+#[tokio::test]
+async fn egress_queues_are_set_read_and_removed() {
+    let server = Server::start().await;
+    let mut primary = Controller::open(&server).await;
+    primary.arbitrate(1).await.expect("open");
+    let mut client = TrafficManagerClient::new(server.channel().await);
+    let queues = pacer::EgressQueues {
+        queues: 3,
+        scheduler: "wfq:4:2:1".to_owned(),
+        aqm: "codel:5ms:100ms:ecn".to_owned(),
+        buffer_bytes: Some(1_000_000),
+        settings: vec![pacer::EgressQueue {
+            queue: 1,
+            fifo_bytes: Some(65_536),
+            fifo_packets: Some(64),
+            rate_bps: Some(10_000_000),
+            burst_bytes: Some(3_000),
+            aqm: Some("none".to_owned()),
+            rate_pps: None,
+            min_rate_bps: Some(1_000_000),
+            buffer_share_ppm: Some(500_000),
+        }],
+    };
+    let set = |queues: &pacer::EgressQueues| pacer::SetPortRequest {
+        egress_queues: Some(queues.clone()),
+        ..change()
+    };
+    let request = pacer::SetPortRequest {
+        line_rate_bps: Some(100_000_000),
+        ..set(&queues)
+    };
+    let changed = client.set_port(request).await.expect("set").into_inner();
+    let changed = changed.port.expect("a port");
+    assert_eq!(changed.egress_queues.as_ref(), Some(&queues));
+    let listed = client.list_ports(pacer::ListPortsRequest {}).await;
+    let listed = listed.expect("listed").into_inner().ports;
+    assert_eq!(listed[0], changed);
+    assert_eq!(listed[1].egress_queues, None);
+    // Other settings leave the queues.
+    let request = pacer::SetPortRequest {
+        fifo_bytes: Some(9_000),
+        ..change()
+    };
+    let other = client.set_port(request).await.expect("set").into_inner();
+    assert_eq!(
+        other.port.and_then(|port| port.egress_queues).as_ref(),
+        Some(&queues)
+    );
+    let one = |settings| pacer::EgressQueues {
+        settings,
+        ..queues.clone()
+    };
+    let first = queues.settings[0].clone();
+    for (wrong, expected) in [
+        (
+            pacer::EgressQueues::default(),
+            "port 1: egress_queues.queues: 0 given, 1 to 64 expected",
+        ),
+        (
+            pacer::EgressQueues {
+                scheduler: "drr:1:0:1".to_owned(),
+                ..queues.clone()
+            },
+            "port 1: queue 1: weight 0 is not between 1 and 65536",
+        ),
+        (
+            pacer::EgressQueues {
+                aqm: "x".repeat(5_000),
+                ..queues.clone()
+            },
+            "port 1: scheduler, aqm: at most 4096 characters expected",
+        ),
+        (
+            one(vec![first.clone(), first.clone()]),
+            "port 1: q1: given twice",
+        ),
+        (
+            one(vec![pacer::EgressQueue {
+                queue: 3,
+                ..first.clone()
+            }]),
+            "port 1: q3: the port has queues 0 to 2",
+        ),
+        (
+            one(vec![pacer::EgressQueue {
+                fifo_packets: Some(0),
+                ..first.clone()
+            }]),
+            "port 1: q1: fifo_packets: 0 given, at least 1 expected: a depth of 0 takes no packet",
+        ),
+        (
+            one(vec![pacer::EgressQueue {
+                rate_bps: Some(200_000_000),
+                ..first.clone()
+            }]),
+            "port 1: q1: rate 200mbit is above the port's line rate of 100mbit",
+        ),
+        (
+            one(vec![pacer::EgressQueue {
+                rate_pps: Some(9),
+                ..first.clone()
+            }]),
+            "port 1: q1: a rate in bit/s and one in packets/s given, only one of them expected",
+        ),
+    ] {
+        let refused = client.set_port(set(&wrong)).await.expect_err(expected);
+        assert_eq!(refused.code(), Code::InvalidArgument);
+        assert_eq!(refused.message(), expected);
+    }
+    let request = pacer::SetPortRequest {
+        remove_egress_queues: true,
+        ..set(&queues)
+    };
+    let refused = client.set_port(request).await.expect_err("both");
+    assert!(refused.message().contains("only one of them expected"));
+    let listed = client.list_ports(pacer::ListPortsRequest {}).await;
+    let listed = listed.expect("listed").into_inner().ports;
+    assert_eq!(listed[0].egress_queues.as_ref(), Some(&queues));
+    let request = pacer::SetPortRequest {
+        remove_egress_queues: true,
+        ..change()
+    };
+    let without = client.set_port(request).await.expect("set").into_inner();
+    assert_eq!(without.port.expect("a port").egress_queues, None);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn statistics_of_many_queues_let_other_jobs_pass() {
+    let server = Server::start().await;
+    let mut primary = Controller::open(&server).await;
+    primary.arbitrate(1).await.expect("open");
+    let mut client = TrafficManagerClient::new(server.channel().await);
+    for port in [1, 2] {
+        let queues = pacer::EgressQueues {
+            queues: 64,
+            ..Default::default()
+        };
+        let set = client.set_port(pacer::SetPortRequest {
+            port,
+            egress_queues: Some(queues),
+            device_id: DEVICE,
+            election_id: Some(pacer::ElectionId { high: 0, low: 1 }),
+            ..Default::default()
+        });
+        set.await.expect("set");
+    }
+    let before = server.visits();
+    let statistics = client.get_statistics(pacer::GetStatisticsRequest::default());
+    let statistics = statistics.await.expect("read").into_inner();
+    let queues: Vec<_> = statistics
+        .ports
+        .iter()
+        .map(|port| port.queues.len())
+        .collect();
+    // The last is the controller's port.
+    assert_eq!(queues, [64, 64, 0]);
+    let numbers = statistics.ports[1].queues.iter().map(|queue| queue.queue);
+    assert!(numbers.eq(0..64));
+    // Eight queues in each visit where time is short.
+    assert!(server.visits() - before >= 16, "{}", server.visits());
+    let before = server.visits();
+    let ports = client.list_ports(pacer::ListPortsRequest {});
+    assert_eq!(ports.await.expect("listed").into_inner().ports.len(), 2);
+    assert!(server.visits() - before >= 2, "{}", server.visits());
+    server.stop().await;
+}

@@ -15,23 +15,25 @@ mod runtime_file;
 mod service_manager;
 mod tls;
 mod traces;
-mod units;
 mod virtual_time;
 
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::net::TcpListener;
 use std::num::NonZero;
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::{CommandFactory, FromArgMatches};
 use credentials::Credentials;
 use files::{read_limited, refuse_source};
+use notifications::Publisher;
 use options::{Ignored, Options, Realtime};
-use p4runtime_server::{ServerConfig, Token, controller_queues};
+use p4runtime_server::{Beside, Mappings, ServerConfig, Token, controller_queues};
 use ports::{Port, PortDriver, PortOptions};
-use real_time::RealTime;
+use real_time::{Interface, RealTime};
 use report::Losses;
 use runtime_file::RuntimeFile;
 use service_manager::Heartbeat;
@@ -39,7 +41,8 @@ use switch::{Switch, SwitchConfig};
 use thrift_server::{ThriftConfig, ThriftLimits, ThriftServer};
 use tokio::sync::oneshot;
 use traces::{TraceThread, TraceWriter};
-use traffic_manager::Limits;
+use traffic_manager::{DropCount, Limits};
+use v1model::entries::digest::DigestConfig;
 use virtual_time::Ended;
 
 #[global_allocator]
@@ -51,13 +54,22 @@ const JOB_QUEUE: usize = 1_024;
 const PACKET_IN_QUEUE: usize = 1_024;
 /// Most digest lists and idle notifications that wait for the control server.
 const NOTIFICATION_QUEUE: usize = 1_024;
+/// How digests are collected for subscribers: as simple_switch does until a client changes it.
+const DIGESTS: DigestConfig = DigestConfig {
+    max_timeout_ns: 1_000_000_000,
+    max_list_size: 1,
+    ack_timeout_ns: u64::MAX,
+};
 /// Largest program read, in bytes.
 const PROGRAM_BYTES_MAX: u64 = 64 << 20;
+/// Largest file of mappings read, in bytes.
+const TRANSLATION_BYTES_MAX: u64 = 16 << 20;
 
 fn main() -> ExitCode {
     let matches = Options::command().get_matches_from(options::arguments(std::env::args_os()));
     let mut options = Options::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     options.forget_repeated_ports();
+    options.adapt_to_name(std::env::args_os().next().as_deref(), &matches);
     if let Some(kind) = options.generate {
         return match kind.write(Options::command(), &mut std::io::stdout()) {
             Ok(()) => ExitCode::SUCCESS,
@@ -113,6 +125,8 @@ fn run(options: &Options, mut ignored: Vec<String>) -> anyhow::Result<()> {
         drop_port: options.drop_port,
         max_packets: options.max_held_packets.saturating_mul(2),
         entry_handles: options.thrift_port.is_some(),
+        digests: options.notifications_addr.is_some().then_some(DIGESTS),
+        engine: options.engine.into(),
         ..SwitchConfig::default()
     };
     let mut switch = Switch::new(
@@ -125,6 +139,8 @@ fn run(options: &Options, mut ignored: Vec<String>) -> anyhow::Result<()> {
     );
     for option in &options.ports {
         switch.add_port(option.port, &option.interface, option.config)?;
+        let queues = option.queues.settings(options.priority_queues);
+        switch.set_queues(option.port, queues.map_err(anyhow::Error::msg)?)?;
     }
     let mut program = None;
     if let Some(path) = options.program_at_start() {
@@ -244,14 +260,54 @@ fn listen_for_thrift(port: u16) -> anyhow::Result<TcpListener> {
     })
 }
 
+/// The threads of the control servers.
+fn control_runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("control")
+        .enable_all()
+        .build()
+}
+
+/// Starts the Thrift server, and says where it is.
+fn start_thrift(
+    config: ThriftConfig,
+    listener: TcpListener,
+    beside: Beside,
+) -> anyhow::Result<ThriftServer> {
+    let thrift =
+        ThriftServer::start(config, listener, beside).context("no thread for the Thrift server")?;
+    say(&format!(
+        "pacing_switch: Thrift at {}\n",
+        thrift.local_addr()
+    ));
+    Ok(thrift)
+}
+
+/// Opens the socket for subscribers to digests.
+fn publisher(options: &Options) -> anyhow::Result<Option<Arc<Publisher>>> {
+    let Some(address) = &options.notifications_addr else {
+        return Ok(None);
+    };
+    let publisher = Publisher::listen(address)
+        .with_context(|| format!("{address}; choose another address with --notifications-addr"))?;
+    Ok(Some(Arc::new(publisher)))
+}
+
+/// Processors that this process may use.
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
+}
+
 /// Gives this thread a real-time scheduling class if it is asked for. Returns whether it has one.
 fn become_realtime(asked: Realtime) -> anyhow::Result<bool> {
-    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-    if asked == Realtime::Off || (asked == Realtime::Auto && processors < 2) {
+    if asked == Realtime::Off || (asked == Realtime::Auto && processors() < 2) {
         return Ok(false);
     }
     match ports::scheduling::become_realtime() {
         Ok(()) => {
+            // For those that receive and send, which start when the privileges are gone.
+            ports::scheduling::allow_realtime_threads();
             say("pacing_switch: the pacing thread has the real-time class SCHED_FIFO\n");
             Ok(true)
         }
@@ -269,8 +325,9 @@ fn become_realtime(asked: Realtime) -> anyhow::Result<bool> {
     }
 }
 
-/// Opens the interfaces; returns them with their port numbers.
-fn open_ports(options: &Options) -> anyhow::Result<Vec<(u16, Port)>> {
+/// Opens the interfaces; returns them with their port numbers. `threads`: for threads that receive and
+/// send.
+fn open_ports(options: &Options, threads: bool) -> anyhow::Result<Vec<(u16, Interface)>> {
     let mut opened = Vec::new();
     for option in &options.ports {
         let port_options = PortOptions {
@@ -280,8 +337,15 @@ fn open_ports(options: &Options) -> anyhow::Result<Vec<(u16, Port)>> {
             offloads: option.offloads,
             ..PortOptions::default()
         };
-        let port = Port::open(&option.interface, &port_options)
-            .with_context(|| format!("port {}", option.port))?;
+        let open = |receive| {
+            let port_options = PortOptions {
+                receive,
+                ..port_options.clone()
+            };
+            Port::open(&option.interface, &port_options)
+                .with_context(|| format!("port {}", option.port))
+        };
+        let port = open(true)?;
         if port_options.driver != PortDriver::AfPacket {
             // The mode depends on the interface's driver.
             say(&format!(
@@ -291,7 +355,9 @@ fn open_ports(options: &Options) -> anyhow::Result<Vec<(u16, Port)>> {
                 port.mode()
             ));
         }
-        opened.push((option.port, port));
+        let sends = threads.then(|| open(false)).transpose()?;
+        let interface = Interface { port, sends };
+        opened.push((option.port, interface));
     }
     let by_kernel = options.ports.iter().filter(|p| p.kernel_departures).count();
     if by_kernel > 0 && by_kernel < options.ports.len() {
@@ -302,6 +368,15 @@ fn open_ports(options: &Options) -> anyhow::Result<Vec<(u16, Port)>> {
         ));
     }
     Ok(opened)
+}
+
+/// The mappings of translated types in this file, if one is given.
+fn mappings(path: Option<&Path>) -> anyhow::Result<Mappings> {
+    let Some(path) = path else {
+        return Ok(Mappings::default());
+    };
+    let json = read_limited(path, TRANSLATION_BYTES_MAX)?;
+    Mappings::from_json(&json).with_context(|| format!("--translation {}", path.display()))
 }
 
 /// Opens the interfaces, starts the control servers on threads of their own, and runs the
@@ -315,9 +390,12 @@ fn serve(
 ) -> anyhow::Result<(Switch, Losses)> {
     let access = access(options)?;
     let holders = holders(options);
+    let mappings = mappings(options.translation.as_deref())?;
     let listener = p4runtime_server::listen(options.grpc_server_addr)?;
     let thrift_listener = options.thrift_port.map(listen_for_thrift).transpose()?;
-    let opened = open_ports(options)?;
+    let publisher = publisher(options)?;
+    let threads = options.has_threads(processors());
+    let opened = open_ports(options, threads)?;
     let compiler = switch.compiler();
     let (controller_sender, controller_receiver) =
         controller_queues(PACKET_IN_QUEUE, NOTIFICATION_QUEUE);
@@ -335,9 +413,13 @@ fn serve(
         },
         controller_sender,
         heartbeat.clone(),
+        threads,
     )?;
-    for (number, port) in opened {
-        driver.add(number, port, options.pcap.as_deref())?;
+    for (number, interface) in opened {
+        driver.add(number, interface, options.pcap.as_deref())?;
+    }
+    if let Some(publisher) = &publisher {
+        driver.publish_digests(Arc::clone(publisher), options.device_id);
     }
 
     if become_realtime(options.realtime)? {
@@ -348,13 +430,8 @@ fn serve(
     if let Some(traces) = traces {
         driver.write_traces(TraceThread::start(traces)?);
     }
-    let control = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .thread_name("control")
-        .enable_all()
-        .build()?;
+    let control = control_runtime()?;
     let executor = executor.context("no executor")?;
-    let with_tls = access.only_tls;
     let config = ServerConfig {
         device_id: options.device_id,
         cpu_port: options.cpu_port.map(u32::from),
@@ -362,6 +439,7 @@ fn serve(
         only_tls: access.only_tls,
         token: access.token,
         holders: holders.clone(),
+        mappings,
         limits: p4runtime_server::ServerLimits::default(),
     };
     let in_runtime = control.enter();
@@ -372,26 +450,20 @@ fn serve(
         device_id: options.device_id,
         holders,
         program,
+        notifications: publisher.as_ref().map(|it| it.address().to_string()),
         since_1970_ns: ports::clock::to_realtime_ns,
         limits: ThriftLimits::default(),
     };
     let thrift = thrift_listener
-        .map(|listener| ThriftServer::start(thrift_config, listener, server.beside()))
-        .transpose()
-        .context("no thread for the Thrift server")?;
-    if let Some(thrift) = &thrift {
-        say(&format!(
-            "pacing_switch: Thrift at {}\n",
-            thrift.local_addr()
-        ));
-    }
+        .map(|listener| start_thrift(thrift_config, listener, server.beside()))
+        .transpose()?;
     if options.program_at_start().is_none() {
         say("pacing_switch: dropping packets (no-program) until a controller installs a program\n");
     }
     say(&format!(
         "pacing_switch: ready, {} ports, gRPC {}at {}\n",
         options.ports.len(),
-        if with_tls { "with TLS " } else { "" },
+        if access.only_tls { "with TLS " } else { "" },
         server.local_addr()
     ));
     let (stop, stopped) = oneshot::channel::<()>();
@@ -410,9 +482,13 @@ fn serve(
     if let Some(thrift) = thrift {
         thrift.stop();
     }
-    let losses = Losses {
+    let mut losses = Losses {
         controllers: counters.losses(),
         refusals: refusals.counts(),
     };
+    losses.controllers.notifications.push(DropCount {
+        cause: "subscriber-slow",
+        packets: publisher.map_or(0, |publisher| publisher.lost()),
+    });
     Ok((switch, losses))
 }

@@ -5,22 +5,24 @@
     reason = "the options' comments are the text of --help, where brackets mean optional"
 )]
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, Parser};
+use port_settings::{QueueOptions, units};
 use ports::PortDriver;
 use traffic_manager::{
     GAP_FRAME_DEFAULT_BYTES, GAP_FRAME_MAX_BYTES, GAP_FRAME_MIN_BYTES, Gaps, PortConfig, RateCounts,
 };
 
+use v1model::Engine;
+
 use crate::generate::Generated;
 use crate::privileges::Identity;
 use crate::tls::TlsOptions;
-use crate::units;
 
 /// Default size of a port's FIFO: what Linux gives an Ethernet interface, 1000 packets of
 /// 1518 bytes.
@@ -28,6 +30,9 @@ const FIFO_BYTES: u64 = 1_518_000;
 
 /// Highest port number of v1model's 9-bit ports.
 const PORT_MAX: u16 = 511;
+
+/// Default port of simple_switch's Thrift server.
+const SIMPLE_SWITCH_THRIFT_PORT: u16 = 9090;
 
 /// A v1model software switch with a traffic manager: runs p4c's BMv2 JSON, serves P4Runtime,
 /// and holds packets until their departure time. Drop-in for simple_switch_grpc.
@@ -39,7 +44,8 @@ pub struct Options {
     pub program: Option<PathBuf>,
 
     /// Port: PORT@INTERFACE[,rate=RATE][,counts=wire|layer2][,fifo=SIZE][,delay=TIME][,gaps=MODE]
-    /// [,driver=DRIVER][,departures=BY][,ring=FRAMES][,offload=on|off].
+    /// [,queues=N][,scheduler=ORDER][,buffer=SIZE][,aqm=AQM][,qK.SETTING][,driver=DRIVER][,departures=BY][,ring=FRAMES]
+    /// [,offload=on|off].
     /// rate: line rate (500mbit). Default: none, frames take no time.
     /// counts: whether the rate counts the whole frame on the wire or layer-2 bytes with FCS (default
     /// wire).
@@ -48,6 +54,18 @@ pub struct Options {
     /// gaps: what fills the gaps between paced packets: nothing (accounted, the default) or PAUSE
     /// frames (pause-frames, needs a rate; pause-frames:60 for frames of at most 60 bytes without
     /// FCS, 60 to 9216, default 1514).
+    /// queues: egress queues in place of the FIFO (1 to 64). Default: as --priority-queues.
+    /// scheduler: the order in which they send. strict (default): the highest goes first. drr:4:2:1 and
+    /// wfq:4:2:1: by weight, that of queue 0 first (deficit round robin, weighted fair queueing).
+    /// strict{q3+wfq{q2:4+q1+q0}:rate=40mbit}: a tree of these.
+    /// buffer: a buffer that the queues have in common (1MB); a queue holds at most as much as is free
+    /// in it, or qK.share times that.
+    /// qK.fifo, qK.packets: depth of queue K in bytes (default: as fifo) and in packets.
+    /// qK.rate, qK.burst: its highest rate, and the bytes that it may make up after a wait (default
+    /// 1518). qK.min: its minimum rate, which it has before the others have more than theirs.
+    /// aqm, qK.aqm: active queue management of all queues, or of queue K: none (default), codel:5ms:100ms
+    /// (TARGET, INTERVAL), fq_codel:5ms:100ms, pie:15ms, dualpi2:15ms, red:30KB:90KB:0.1 (MIN, MAX, P), wred with three profiles for the
+    /// drop precedences low/medium/high. With :ecn behind it, ECN-capable packets are marked.
     /// driver: as --port-driver, for this port.
     /// departures: who sends each frame when it is due. switch (default); or kernel, given for all
     /// ports: the switch hands over many frames at once before they are due, and the interface's
@@ -55,7 +73,8 @@ pub struct Options {
     /// ring: frames that the interface's receive ring holds, 2 to 524288 (default 4096). More are
     /// dropped as rx-ring-full. Each takes 2 KB of memory at an MTU of 1500.
     /// offload: whether frames of several segments, from hosts with segmentation offload, are taken
-    /// apart into packets (on, the default) or dropped as oversize (off).
+    /// apart into packets, which leave together if they can (on, the default), or dropped as oversize
+    /// (off).
     #[arg(short = 'i', long = "interface", value_name = "PORT@INTERFACE[,...]")]
     pub ports: Vec<PortOption>,
 
@@ -79,6 +98,11 @@ pub struct Options {
     /// it. Default: no Thrift server. Port 0: any free port; a line before "ready" says which.
     #[arg(long, value_name = "PORT")]
     pub thrift_port: Option<u16>,
+
+    /// Publish digests by nanomsg at ipc://PATH or tcp://127.0.0.1:PORT, as simple_switch does. All digests
+    /// are collected then; while somebody has subscribed, P4Runtime's controllers get none.
+    #[arg(long, value_name = "ADDRESS")]
+    pub notifications_addr: Option<notifications::Address>,
 
     /// Folder of the certificates and the token that clients on other machines need. They are made at
     /// the first start with an address that other machines reach. Default: systemd's STATE_DIRECTORY;
@@ -110,6 +134,11 @@ pub struct Options {
     #[arg(long, value_name = "FILE.json")]
     pub runtime_json: Option<PathBuf>,
 
+    /// Values of types with @p4runtime_translation, as controllers and as the switch have them: JSON, with
+    /// a member for each type (docs/p4runtime.md has an example).
+    #[arg(long, value_name = "FILE.json")]
+    pub translation: Option<PathBuf>,
+
     /// Run in virtual time, with capture files instead of interfaces. Port PORT@NAME reads
     /// NAME_in.pcap (Ethernet, stamps in us or ns; may be missing) and writes NAME_out.pcap with
     /// departure times in ns. The switch ends when all is sent. It has no gRPC server.
@@ -137,6 +166,13 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub stats_file: Option<PathBuf>,
 
+    /// Egress queues of each port without queues= (1 to 64), in strict order: standard_metadata.priority
+    /// chooses one, and the highest goes first, as in simple_switch. A packet for a queue that the port
+    /// does not have is dropped as no-such-queue. Default: a port has one FIFO and priorities have no
+    /// effect.
+    #[arg(long, value_name = "N", value_parser = port_settings::count)]
+    pub priority_queues: Option<usize>,
+
     /// Most packets held or queued at once. As many more may be in delay lines. Each takes about
     /// 5 KB. No class queue or FIFO may hold more packets than are free (one alone: half), so none
     /// starves the others; packets beyond that are dropped as hold-limit. No delay line may hold
@@ -154,6 +190,18 @@ pub struct Options {
     /// leaves at least a 20th of its processor to others.
     #[arg(long, default_value = "auto", value_name = "WHEN")]
     pub realtime: Realtime,
+
+    /// Threads that packets go through: 1, or 3 (one receives, one runs the program and the traffic
+    /// manager, one sends). The results are the same. auto: 3 with four processors or more, where
+    /// ports use af_packet without departures=kernel.
+    #[arg(long, default_value = "auto", value_name = "N")]
+    pub threads: Threads,
+
+    /// Engine that runs programs, with the same results: auto (machine code, made when a program is loaded; the
+    /// interpreter where that is not possible), machine (machine code; a program of which none can be
+    /// made is refused) or interpreter. Packets that are traced go through the interpreter in any case.
+    #[arg(long, default_value = "auto", value_name = "ENGINE")]
+    pub engine: EngineOption,
 
     /// Log at level debug, to standard error.
     #[arg(long)]
@@ -199,10 +247,6 @@ pub struct Ignored {
     #[arg(long)]
     log_flush: bool,
 
-    /// There are no nanomsg notifications.
-    #[arg(long, value_name = "ADDRESS")]
-    notifications_addr: Option<String>,
-
     /// There is no debugger.
     #[arg(long)]
     debugger: bool,
@@ -226,10 +270,6 @@ pub struct Ignored {
     /// As for --disable-swap. An option of simple_switch.
     #[arg(long)]
     enable_swap: bool,
-
-    /// A port has a queue per class.
-    #[arg(long, value_name = "N")]
-    priority_queues: Option<u64>,
 
     /// v1model has 512 ports.
     #[arg(long, value_name = "N")]
@@ -358,6 +398,44 @@ pub enum Realtime {
     Off,
 }
 
+/// The threads that packets go through.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// As many as the machine has processors for.
+    Auto,
+    /// One for all work.
+    #[value(name = "1")]
+    One,
+    /// One receives, one runs the program and the traffic manager, one sends.
+    #[value(name = "3")]
+    Three,
+}
+
+/// Fewest processors with which the switch has three threads unless told otherwise: the control servers
+/// need one, too.
+const PROCESSORS_FOR_THREADS: usize = 4;
+
+/// The engine that runs programs.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EngineOption {
+    /// Machine code; the interpreter where there is none.
+    Auto,
+    /// Machine code.
+    Machine,
+    /// The interpreter.
+    Interpreter,
+}
+
+impl From<EngineOption> for Engine {
+    fn from(option: EngineOption) -> Self {
+        match option {
+            EngineOption::Auto => Self::Auto,
+            EngineOption::Machine => Self::Machine,
+            EngineOption::Interpreter => Self::Interpreter,
+        }
+    }
+}
+
 /// One `-i`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortOption {
@@ -375,6 +453,8 @@ pub struct PortOption {
     pub ring_frames: usize,
     /// Frames of several segments are taken apart.
     pub offloads: bool,
+    /// The egress queues.
+    pub queues: QueueOptions,
 }
 
 impl FromStr for PortOption {
@@ -406,6 +486,7 @@ impl FromStr for PortOption {
         let mut kernel_departures = false;
         let mut ring_frames = ports::PortOptions::default().rx_frames;
         let mut offloads = true;
+        let mut queues = QueueOptions::default();
         for part in parts {
             let (key, value) = part
                 .split_once('=')
@@ -451,10 +532,13 @@ impl FromStr for PortOption {
                     };
                 }
                 _ => {
-                    return Err(format!(
-                        "port {port}: unknown '{key}'; known: rate, counts, fifo, delay, gaps, \
-                         driver, departures, ring, offload"
-                    ));
+                    if !queues.take(key, value).map_err(named)? {
+                        return Err(format!(
+                            "port {port}: unknown '{key}'; known: rate, counts, fifo, delay, \
+                             gaps, queues, scheduler, buffer, aqm, qK.fifo, qK.packets, qK.share, \
+                             qK.rate, qK.min, qK.burst, qK.aqm, driver, departures, ring, offload"
+                        ));
+                    }
                 }
             }
         }
@@ -472,6 +556,7 @@ impl FromStr for PortOption {
             kernel_departures,
             ring_frames,
             offloads,
+            queues,
         })
     }
 }
@@ -540,6 +625,23 @@ impl Options {
         self.program.as_deref().filter(|_| !self.no_p4)
     }
 
+    /// Under the name `simple_switch`, as of a symbolic link, takes that program's defaults: a Thrift
+    /// server at its port, published digests, and no gRPC at a fixed address, so that several can run on
+    /// one machine.
+    pub fn adapt_to_name(&mut self, name: Option<&OsStr>, matches: &ArgMatches) {
+        let name = name.and_then(|name| Path::new(name).file_name());
+        if name != Some(OsStr::new("simple_switch")) || self.virtual_time {
+            return;
+        }
+        self.thrift_port.get_or_insert(SIMPLE_SWITCH_THRIFT_PORT);
+        if matches.value_source("grpc_server_addr") == Some(ValueSource::DefaultValue) {
+            self.grpc_server_addr.set_port(0);
+        }
+        let path = format!("/tmp/bmv2-{}-notifications.ipc", self.device_id);
+        self.notifications_addr
+            .get_or_insert_with(|| notifications::Address::Ipc(path.into()));
+    }
+
     /// Removes ports that are given again with the same settings, as some scripts for
     /// simple_switch_grpc do.
     pub fn forget_repeated_ports(&mut self) {
@@ -560,6 +662,11 @@ impl Options {
     pub fn check(&self) -> Result<(), String> {
         self.refused.check()?;
         for (index, option) in self.ports.iter().enumerate() {
+            let line_rate_bps = option.config.line_rate_bps;
+            let settings = option.queues.settings(self.priority_queues);
+            settings
+                .and_then(|queues| queues.map_or(Ok(()), |queues| queues.check(line_rate_bps)))
+                .map_err(|error| format!("port {}: {error}", option.port))?;
             let before = self.ports.get(..index).unwrap_or(&[]);
             if let Some(other) = before.iter().find(|other| other.port == option.port) {
                 return Err(format!(
@@ -589,13 +696,48 @@ impl Options {
                 self.drop_port
             ));
         }
+        if self.virtual_time && self.notifications_addr.is_some() {
+            return Err("--notifications-addr: nobody can subscribe with --virtual".to_owned());
+        }
         if self.virtual_time && self.thrift_port.is_some() {
             return Err("--thrift-port: there is no Thrift server with --virtual".to_owned());
+        }
+        if self.virtual_time && self.translation.is_some() {
+            return Err("--translation: there is no P4Runtime server with --virtual".to_owned());
         }
         if self.max_held_packets == 0 {
             return Err("--max-held-packets: at least 1".to_owned());
         }
+        if self.threads == Threads::Three {
+            if self.virtual_time {
+                return Err("--threads 3: virtual time has one thread".to_owned());
+            }
+            if let Some(port) = self.ports.iter().find(|port| !self.may_have_threads(port)) {
+                return Err(format!(
+                    "--threads 3: port {} must use af_packet, without departures=kernel",
+                    port.port
+                ));
+            }
+        }
         Ok(())
+    }
+
+    /// Whether threads of their own receive and send on a machine with so many processors.
+    pub fn has_threads(&self, processors: usize) -> bool {
+        match self.threads {
+            Threads::One => false,
+            Threads::Three => true,
+            Threads::Auto => {
+                processors >= PROCESSORS_FOR_THREADS
+                    && self.ports.iter().all(|port| self.may_have_threads(port))
+            }
+        }
+    }
+
+    /// Whether different threads may receive from and send to a port.
+    fn may_have_threads(&self, port: &PortOption) -> bool {
+        let driver = port.driver.unwrap_or(self.port_driver);
+        driver == PortDriver::AfPacket && !port.kernel_departures
     }
 }
 
@@ -622,6 +764,25 @@ mod tests {
                 gaps: Gaps::PauseFrames { longest_bytes: 60 },
             }
         );
+    }
+
+    #[test]
+    fn threads_need_processors_and_ports_that_can_be_shared() {
+        let has = |arguments: &str, processors| {
+            let words = format!("pacing_switch --no-p4 {arguments}");
+            let options = Options::try_parse_from(words.split(' ')).expect("valid");
+            options.check().map(|()| options.has_threads(processors))
+        };
+        assert_eq!(has("-i 1@a -i 2@b", 2), Ok(false));
+        assert_eq!(has("-i 1@a -i 2@b", 4), Ok(true));
+        assert_eq!(has("-i 1@a -i 2@b --threads 1", 4), Ok(false));
+        assert_eq!(has("-i 1@a -i 2@b --threads 3", 1), Ok(true));
+        for port in ["2@b,departures=kernel", "2@b,driver=af_xdp"] {
+            assert_eq!(has(&format!("-i 1@a -i {port}"), 4), Ok(false));
+            let error = has(&format!("-i 1@a -i {port} --threads 3"), 4);
+            let says = "--threads 3: port 2 must use af_packet, without departures=kernel";
+            assert_eq!(error, Err(says.to_owned()));
+        }
     }
 
     #[test]
@@ -658,6 +819,30 @@ mod tests {
     }
 
     #[test]
+    fn the_name_simple_switch_has_its_defaults() {
+        let adapted = |name: &str, arguments: &[&str]| {
+            let arguments = std::iter::once(&name).chain(arguments);
+            let matches = <Options as clap::CommandFactory>::command().get_matches_from(arguments);
+            let mut options =
+                <Options as clap::FromArgMatches>::from_arg_matches(&matches).expect("parses");
+            options.adapt_to_name(Some(OsStr::new(name)), &matches);
+            (options.thrift_port, options.grpc_server_addr.port())
+        };
+        let given = [
+            "--no-p4",
+            "--thrift-port",
+            "9",
+            "--grpc-server-addr",
+            "127.0.0.1:8",
+        ];
+        assert_eq!(adapted("/a/simple_switch", &["--no-p4"]), (Some(9_090), 0));
+        assert_eq!(adapted("simple_switch", &given), (Some(9), 8));
+        assert_eq!(adapted("simple_switch_grpc", &["--no-p4"]), (None, 9_559));
+        let offline = ["--virtual", "program.json"];
+        assert_eq!(adapted("simple_switch", &offline), (None, 9_559));
+    }
+
+    #[test]
     fn what_is_given_twice_is_refused() {
         let parse = |arguments: &[&str]| {
             Options::try_parse_from(std::iter::once(&"pacing_switch").chain(arguments))
@@ -669,5 +854,6 @@ mod tests {
         assert!(parse(&["-i", "1@a", "-i", "2@a"]).is_err());
         assert!(parse(&["-i", "9@a", "--cpu-port", "9"]).is_err());
         assert!(parse(&["--virtual", "--thrift-port", "9090"]).is_err());
+        assert!(parse(&["--virtual", "--translation", "ports.json"]).is_err());
     }
 }

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use p4runtime_server::{ControllerLosses, RefusalCount};
 use serde_json::{Map, Value, json};
-use switch::{Polling, Received, Switch};
-use traffic_manager::{DropCount, PortStatistics, TimeHistogram};
+use switch::{Polling, Received, Switch, Trains};
+use traffic_manager::{DropCount, PortStatistics, QueueStatistics, TimeHistogram};
 
 use crate::real_time::STALL_NS;
 
@@ -70,13 +70,16 @@ fn polling_json(polling: &Polling) -> Value {
 
 fn port_json(switch: &Switch, port: u16, received: Received, counted: &PortStatistics) -> Value {
     let lateness = counted.lateness();
+    let trains = switch.trains(port);
     json!({
         "port": port,
         "interface": interface(switch, port),
         "rx_packets": received.packets,
         "rx_bytes": received.bytes,
+        "rx_trains": trains.received,
         "tx_packets": counted.tx_packets,
         "tx_bytes": counted.tx_frame_bytes(),
+        "tx_trains": trains.sent,
         "drops": drops(&counted.drops.counts()),
         "gap_frames": counted.gap_frames,
         "gap_bytes": counted.gap_frame_bytes(),
@@ -84,6 +87,24 @@ fn port_json(switch: &Switch, port: u16, received: Received, counted: &PortStati
         "lateness_max_ns": lateness.max_ns(),
         "lateness_buckets": lateness.buckets().to_vec(),
         "gap_buckets": counted.gaps.buckets().to_vec(),
+        "queues": (0..)
+            .zip(switch.traffic_manager().queue_statistics(port))
+            .map(|(number, queue)| queue_json(number, queue))
+            .collect::<Vec<_>>(),
+    })
+}
+
+fn queue_json(number: u32, queue: &QueueStatistics) -> Value {
+    json!({
+        "queue": number,
+        "tx_packets": queue.tx_packets,
+        "tx_bytes": queue.tx_bytes,
+        "drops": drops(&queue.drops.counts()),
+        "marked_packets": queue.marked_packets,
+        "backlog_max_packets": queue.packets_max,
+        "backlog_max_bytes": queue.bytes_max,
+        "sojourn_max_ns": queue.sojourn.max_ns(),
+        "sojourn_buckets": queue.sojourn.buckets().to_vec(),
     })
 }
 
@@ -138,13 +159,14 @@ pub fn as_text(switch: &Switch, losses: &Losses) -> String {
         let _ = writeln!(
             text,
             "  port {port:>3} {:<16} in {:>10} packets {:>14} bytes, out {:>10} packets {:>14} \
-             bytes, FIFO at most {} bytes{}{}{}",
+             bytes, FIFO at most {} bytes{}{}{}{}",
             interface(switch, port),
             received.packets,
             received.bytes,
             counted.tx_packets,
             counted.tx_frame_bytes(),
             counted.fifo_bytes_max,
+            train_text(switch.trains(port)),
             gap_text(counted),
             drop_text(&drops),
             lateness_text(&counted.lateness()),
@@ -190,6 +212,15 @@ pub fn as_text(switch: &Switch, losses: &Losses) -> String {
         );
     }
     text
+}
+
+/// Trains, if there were any.
+fn train_text(trains: Trains) -> String {
+    if trains == Trains::default() {
+        return String::new();
+    }
+    let Trains { received, sent } = trains;
+    format!(", trains in {received}, out {sent}")
 }
 
 /// PAUSE frames in the gaps, if there were any.

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use anyhow::Context;
-use packet_trace::{proto, to_delimited, to_json, to_lines};
+use packet_trace::{to_delimited, to_json, to_lines};
 use switch::Switch;
 use switch::trace::PacketTrace;
 
@@ -17,11 +17,17 @@ const WAITING_MAX: usize = 4_096;
 /// Ending of a file that has messages, and not JSON.
 const MESSAGES: &str = "binpb";
 
+/// Bytes that are written to the file at once.
+const BUFFER_BYTES: usize = 1 << 20;
+
 /// Writes traces: each as a line of JSON or as a message, and as lines of the log.
 pub struct TraceWriter {
     file: Option<BufWriter<File>>,
     /// Whether the file has messages, each with its length in front.
     messages: bool,
+    /// Scratch: a trace as it goes to the file, and as a message.
+    text: Vec<u8>,
+    message: Vec<u8>,
     name: String,
     log: bool,
 }
@@ -39,13 +45,15 @@ impl TraceWriter {
         }
         let name = path.map_or_else(String::new, |path| path.display().to_string());
         let file = path
-            .map(|path| File::create(path).map(BufWriter::new))
+            .map(|path| File::create(path).map(|file| BufWriter::with_capacity(BUFFER_BYTES, file)))
             .transpose()
             .with_context(|| format!("cannot create {name}"))?;
         let messages = path.is_some_and(|path| path.extension().is_some_and(|end| end == MESSAGES));
         Ok(Some(Self {
             file,
             messages,
+            text: Vec::new(),
+            message: Vec::new(),
             name,
             log,
         }))
@@ -69,11 +77,14 @@ impl TraceWriter {
             }
         }
         if let Some(file) = &mut self.file {
-            let written = if self.messages {
-                file.write_all(&to_delimited(trace))
+            self.text.clear();
+            if self.messages {
+                to_delimited(trace, &mut self.text);
             } else {
-                writeln!(file, "{}", to_json(&proto::PacketTrace::from(trace)))
-            };
+                to_json(trace, &mut self.message, &mut self.text);
+                self.text.push(b'\n');
+            }
+            let written = file.write_all(&self.text);
             written.with_context(|| format!("cannot write {}", self.name))?;
         }
         Ok(())

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use captures::{CaptureReader, Direction, WholeCapture};
 use switch::notification::Notification;
-use switch::{Sink, Switch};
+use switch::{Leaving, Sink, Switch};
 
 use crate::options::PortOption;
 use crate::runtime_file::RuntimeFile;
@@ -25,9 +25,9 @@ struct CaptureSink {
 }
 
 impl Sink for CaptureSink {
-    fn transmit(&mut self, port: u16, frame: &[u8], delivery_ns: u64, _held: bool) {
-        if let Some(writer) = self.writers.get_mut(&port)
-            && let Err(error) = writer.write(frame, delivery_ns)
+    fn transmit(&mut self, frame: &[u8], leaving: Leaving) {
+        if let Some(writer) = self.writers.get_mut(&leaving.port)
+            && let Err(error) = writer.write(frame, leaving.delivery_ns)
         {
             self.failure.get_or_insert(error);
         }

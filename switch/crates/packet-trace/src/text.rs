@@ -1,26 +1,32 @@
 //! Lines of a log, in the words of simple_switch's log as far as it has words for it.
 
-use switch::trace::{Branch, Event, ForkReason, Outcome, PacketTrace};
-use v1model::{InstanceType, Stage};
+use switch::trace;
 
-use crate::message::hex;
+use crate::proto::pipeline_stage_event::{Direction, StageKind};
+use crate::proto::trace_event::Event;
+use crate::proto::trace_tree::Outcome;
+use crate::proto::{
+    Hold, NamedValue, PacketTrace, PipelineStageEvent, TableLookup, TraceTree, fork, reenter,
+};
 
 /// A trace as lines. Each begins with the packet's number and that of its copy: `[7.0]`.
-pub fn to_lines(trace: &PacketTrace) -> Vec<String> {
+pub fn to_lines(trace: &trace::PacketTrace) -> Vec<String> {
+    let trace = PacketTrace::from(trace);
+    let input = trace.input.unwrap_or_default();
     let mut lines = Lines {
-        packet: trace.packet_id,
+        packet: input.packet_id,
         copies: 0,
         lines: Vec::new(),
     };
-    let (port, bytes) = (trace.ingress_port, trace.frame_bytes);
+    let (port, bytes) = (input.ingress_port, input.packet_size);
     lines.put(
         0,
         &format!(
             "Processing packet received on port {port}, {bytes} bytes, at {} ns",
-            trace.arrival_ns
+            input.arrival_ns
         ),
     );
-    lines.branch(0, &trace.root);
+    lines.branch(0, &trace.root.unwrap_or_default());
     if trace.left_out > 0 {
         lines.put(
             0,
@@ -41,34 +47,47 @@ impl Lines {
         self.lines.push(format!("[{}.{copy}] {text}", self.packet));
     }
 
-    fn branch(&mut self, copy: u64, branch: &Branch) {
-        for event in &branch.events {
+    fn branch(&mut self, copy: u64, branch: &TraceTree) {
+        for event in branch
+            .events
+            .iter()
+            .filter_map(|event| event.event.as_ref())
+        {
             for line in words(event) {
                 self.put(copy, &line);
             }
         }
         match &branch.outcome {
-            Outcome::Transmit {
-                port,
-                frame_bytes,
-                delivery_ns,
-            } => self.put(
+            Some(Outcome::Transmit(end)) => self.put(
                 copy,
-                &format!("Transmitting packet of size {frame_bytes} out of port {port} at {delivery_ns} ns"),
+                &format!(
+                    "Transmitting packet of size {} out of port {} at {} ns",
+                    end.packet_size, end.egress_port, end.delivery_ns
+                ),
             ),
-            Outcome::PacketIn { frame_bytes } => {
-                self.put(copy, &format!("Packet of size {frame_bytes} goes to the controller"));
+            Some(Outcome::PacketIn(end)) => {
+                let size = end.packet_size;
+                self.put(
+                    copy,
+                    &format!("Packet of size {size} goes to the controller"),
+                );
             }
-            Outcome::Drop { port, cause } => {
-                self.put(copy, &format!("Dropping packet: {}, counted at port {port}", cause.as_str()));
+            Some(Outcome::Drop(end)) => {
+                let (cause, port) = (&end.cause, end.port);
+                self.put(
+                    copy,
+                    &format!("Dropping packet: {cause}, counted at port {port}"),
+                );
             }
-            Outcome::Unfinished => self.put(copy, "The trace ends; the packet is in the switch"),
-            Outcome::Fork { reason, branches } => {
-                let why = match reason {
-                    ForkReason::Clone => "Cloning packet",
-                    ForkReason::Multicast => "Replicating packet",
+            None | Some(Outcome::Unfinished(_)) => {
+                self.put(copy, "The trace ends; the packet is in the switch");
+            }
+            Some(Outcome::Fork(fork)) => {
+                let why = match fork.reason() {
+                    fork::Reason::Multicast => "Replicating packet",
+                    fork::Reason::Clone | fork::Reason::Unspecified => "Cloning packet",
                 };
-                for (number, branch) in branches.iter().enumerate() {
+                for (number, branch) in fork.branches.iter().enumerate() {
                     if number == 0 {
                         self.branch(copy, branch);
                     } else {
@@ -83,136 +102,148 @@ impl Lines {
     }
 }
 
-fn values<N: AsRef<str>, V: AsRef<[u8]>>(values: &[(N, V)]) -> String {
-    let values = values.iter();
-    let values = values.map(|(name, value)| format!("{}={}", name.as_ref(), hex(value.as_ref())));
+fn values(values: &[NamedValue]) -> String {
+    let values = values
+        .iter()
+        .map(|NamedValue { name, value }| format!("{name}={value}"));
     values.collect::<Vec<_>>().join(", ")
 }
 
 /// An event as lines.
 fn words(event: &Event) -> Vec<String> {
     let one = match event {
-        Event::Enter(stage) => stage_words(*stage, "start"),
-        Event::Leave(stage) => stage_words(*stage, "end"),
-        Event::State(name) => format!("Parser 'parser' entering state '{name}'"),
-        Event::Extract {
-            header,
-            bytes,
-            fields,
-        } => format!(
-            "Extracting header '{header}' ({bytes} bytes): {}",
-            values(fields)
+        Event::PipelineStage(stage) => stage_words(stage),
+        Event::ParserState(state) => format!("Parser 'parser' entering state '{}'", state.name),
+        Event::Extract(extract) => format!(
+            "Extracting header '{}' ({} bytes): {}",
+            extract.header,
+            extract.bytes,
+            values(&extract.fields)
         ),
-        Event::ParserError(name) => format!("Parser ended with error {name}"),
-        Event::ChecksumError => "A checksum is wrong".to_owned(),
-        Event::Condition { name, holds } => format!("Condition \"{name}\" is {holds}"),
-        Event::Table {
-            table,
-            key,
-            entry,
-            handle,
-        } => {
-            let mut lines = vec![format!("Applying table '{table}'")];
-            if !key.is_empty() {
-                lines.push("Looking up key:".to_owned());
-                let key = key.iter();
-                lines.extend(key.map(|(name, value)| format!("* {name:<20}: {}", hex(value))));
-            }
-            let found = match (entry, handle) {
-                (Some(_), Some(handle)) => format!("hit with handle {handle}"),
-                (Some(_), None) => "hit".to_owned(),
-                (None, _) => "miss".to_owned(),
-            };
-            lines.push(format!("Table '{table}': {found}"));
-            return lines;
+        Event::ParserError(error) => format!("Parser ended with error {}", error.name),
+        Event::ChecksumError(_) => "A checksum is wrong".to_owned(),
+        Event::Condition(condition) => {
+            format!("Condition \"{}\" is {}", condition.name, condition.holds)
         }
-        Event::EmptyGroup => "The group has no member whose port is up".to_owned(),
-        Event::Action { action, args } => format!("Action entry is {action} - {}", values(args)),
-        Event::RegisterRead {
-            register,
-            index,
-            value,
-        } => cell("Read", register, *index, value.as_deref()),
-        Event::RegisterWrite {
-            register,
-            index,
-            value,
-        } => cell("Wrote", register, *index, value.as_deref()),
-        Event::Count { counter, index } => {
-            format!("Updated counter '{counter}' at index {index}")
+        Event::TableLookup(lookup) => return lookup_words(lookup),
+        Event::EmptyGroup(_) => "The group has no member whose port is up".to_owned(),
+        Event::Action(action) => {
+            format!("Action entry is {} - {}", action.name, values(&action.args))
         }
-        Event::Meter {
-            meter,
-            index,
-            colour: Some(colour),
-        } => format!("Executed meter '{meter}' at index {index}, packet was marked as {colour}"),
-        Event::Meter { meter, index, .. } => format!("Meter '{meter}' has no index {index}"),
-        other => return decision_words(other).into_iter().collect(),
+        Event::RegisterRead(access) => cell(
+            "Read",
+            &access.register,
+            access.index,
+            access.value.as_deref(),
+        ),
+        Event::RegisterWrite(access) => cell(
+            "Wrote",
+            &access.register,
+            access.index,
+            access.value.as_deref(),
+        ),
+        Event::Count(count) => {
+            format!(
+                "Updated counter '{}' at index {}",
+                count.counter, count.index
+            )
+        }
+        Event::Meter(meter) => match meter.colour {
+            Some(colour) => format!(
+                "Executed meter '{}' at index {}, packet was marked as {colour}",
+                meter.meter, meter.index
+            ),
+            None => format!("Meter '{}' has no index {}", meter.meter, meter.index),
+        },
+        other => decision_words(other),
     };
     vec![one]
 }
 
-fn decision_words(event: &Event) -> Option<String> {
-    let one = match event {
-        Event::MarkToDrop => "Marking packet to be dropped".to_owned(),
+fn lookup_words(lookup: &TableLookup) -> Vec<String> {
+    let table = &lookup.table;
+    let mut lines = vec![format!("Applying table '{table}'")];
+    if !lookup.key.is_empty() {
+        lines.push("Looking up key:".to_owned());
+        let key = lookup.key.iter();
+        lines.extend(key.map(|NamedValue { name, value }| format!("* {name:<20}: {value}")));
+    }
+    let found = match (lookup.hit, lookup.handle) {
+        (true, Some(handle)) => format!("hit with handle {handle}"),
+        (true, None) => "hit".to_owned(),
+        (false, _) => "miss".to_owned(),
+    };
+    lines.push(format!("Table '{table}': {found}"));
+    lines
+}
+
+fn decision_words(event: &Event) -> String {
+    match event {
+        Event::MarkToDrop(_) => "Marking packet to be dropped".to_owned(),
         Event::Hold(hold) => format!(
             "Class {} holds the packet until {} ns; it takes {} ns",
-            hold.class,
+            hold.class_id,
             hold.departure_ns,
             hold.cost_q24 >> 24
         ),
-        Event::Truncate(bytes) => format!("Truncating packet to {bytes} bytes"),
+        Event::Truncate(truncate) => format!("Truncating packet to {} bytes", truncate.bytes),
         Event::Clone(request) => format!("Requesting a clone to session {}", request.session),
-        Event::Digest(id) => format!("Requesting digest {id}"),
-        Event::Resubmit(list) => format!("Requesting a resubmission with field list {list}"),
-        Event::Recirculate(list) => format!("Requesting a recirculation with field list {list}"),
-        Event::Exit => "Exiting the control".to_owned(),
-        Event::AssertFailed => "An assert or assume failed".to_owned(),
-        Event::Emit { header, .. } => format!("Deparsing header '{header}'"),
-        Event::Enqueue { port, at_ns, hold } => match hold {
-            None => format!("Egress port is {port}; queued at {at_ns} ns"),
-            Some(hold) => format!(
-                "Egress port is {port}; queued at {at_ns} ns in class {} until {} ns",
-                hold.class, hold.departure_ns
-            ),
-        },
-        Event::Dequeue {
-            port,
-            start_ns,
-            enqueued_ns,
-        } => format!(
-            "Port {port} starts the packet at {start_ns} ns, after {} ns in its queue",
-            start_ns.saturating_sub(*enqueued_ns)
-        ),
-        Event::Reenter {
-            instance_type,
-            at_ns,
-        } => match instance_type {
-            InstanceType::Resubmit => format!("Resubmitting packet at {at_ns} ns"),
-            _ => format!("Recirculating packet at {at_ns} ns"),
-        },
-        other => {
-            debug_assert!(false, "{other:?} is an event of the engine");
-            return None;
+        Event::Digest(request) => format!("Requesting digest {}", request.id),
+        Event::Resubmit(request) => {
+            format!("Requesting a resubmission with field list {}", request.id)
         }
-    };
-    Some(one)
-}
-
-fn stage_words(stage: Stage, what: &str) -> String {
-    match stage {
-        Stage::Parser => format!("Parser 'parser': {what}"),
-        Stage::Deparser => format!("Deparser 'deparser': {what}"),
-        Stage::Ingress | Stage::Egress => format!("Pipeline '{}': {what}", stage.name()),
+        Event::Recirculate(request) => {
+            format!("Requesting a recirculation with field list {}", request.id)
+        }
+        Event::Exit(_) => "Exiting the control".to_owned(),
+        Event::AssertFailed(_) => "An assert or assume failed".to_owned(),
+        Event::Emit(emit) => format!("Deparsing header '{}'", emit.header),
+        Event::Enqueue(queued) => {
+            let (port, at_ns) = (queued.port, queued.at_ns);
+            match &queued.hold {
+                None => format!("Egress port is {port}; queued at {at_ns} ns"),
+                Some(Hold {
+                    class_id,
+                    departure_ns,
+                    ..
+                }) => format!(
+                    "Egress port is {port}; queued at {at_ns} ns in class {class_id} until {departure_ns} ns"
+                ),
+            }
+        }
+        Event::Dequeue(start) => format!(
+            "Port {} starts the packet at {} ns, after {} ns in its queue",
+            start.port,
+            start.start_ns,
+            start.start_ns.saturating_sub(start.enqueued_ns)
+        ),
+        Event::Reenter(again) => match again.kind() {
+            reenter::Kind::Resubmitted => format!("Resubmitting packet at {} ns", again.at_ns),
+            reenter::Kind::Recirculated | reenter::Kind::Unspecified => {
+                format!("Recirculating packet at {} ns", again.at_ns)
+            }
+        },
+        // The others have words of their own.
+        _ => String::new(),
     }
 }
 
-fn cell(done: &str, register: &str, index: u64, value: Option<&[u8]>) -> String {
+fn stage_words(stage: &PipelineStageEvent) -> String {
+    let name = &stage.stage_name;
+    let what = match stage.direction() {
+        Direction::Enter | Direction::Unspecified => "start",
+        Direction::Exit => "end",
+    };
+    match stage.stage_kind() {
+        StageKind::Parser => format!("Parser '{name}': {what}"),
+        StageKind::Deparser => format!("Deparser '{name}': {what}"),
+        StageKind::Control | StageKind::Unspecified => format!("Pipeline '{name}': {what}"),
+    }
+}
+
+fn cell(done: &str, register: &str, index: u64, value: Option<&str>) -> String {
     match value {
-        Some(value) => format!(
-            "{done} register '{register}' at index {index}: {}",
-            hex(value)
-        ),
+        Some(value) => format!("{done} register '{register}' at index {index}: {value}"),
         None => format!("Register '{register}' has no index {index}"),
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::frame::{Head, Lost};
 use crate::packet::PacketDriver;
-use crate::tx::Flushed;
+use crate::tx::{Flushed, Sending};
 use crate::xdp::XdpDriver;
 
 /// A driver. No call blocks.
@@ -110,11 +110,11 @@ impl Driver {
     }
 
     /// Copies a frame, no longer than the port's longest, to those collected. If there is no room it
-    /// is lost, and the next [`flush`](Driver::flush) counts it. `departure_ns`: the time when the
-    /// kernel sends it, if the driver has departure times.
-    pub(crate) fn push(&mut self, frame: &[u8], departure_ns: u64) {
+    /// is lost, and the next [`flush`](Driver::flush) counts it.
+    pub(crate) fn push(&mut self, frame: &[u8], sending: Sending) {
         match self {
-            Driver::Packet(driver) => driver.push(frame, departure_ns),
+            Driver::Packet(driver) => driver.push(frame, sending),
+            // It has neither departure times nor trains.
             Driver::Xdp(driver) => driver.push(frame),
         }
     }
@@ -125,10 +125,10 @@ impl Driver {
         &mut self,
         buffer: &mut Vec<u8>,
         frame: Range<usize>,
-        departure_ns: u64,
+        sending: Sending,
     ) {
         match self {
-            Driver::Packet(driver) => driver.push_buffer(buffer, frame, departure_ns),
+            Driver::Packet(driver) => driver.push_buffer(buffer, frame, sending),
             // Frames leave from memory that is shared with the kernel.
             Driver::Xdp(driver) => driver.push(buffer.get(frame).unwrap_or_default()),
         }

@@ -11,6 +11,7 @@
 //! * [`checksum`]: completes checksums that senders left to their hardware.
 //! * [`scheduling`]: the scheduling class of a thread.
 //! * [`train`]: takes frames of several segments apart.
+//! * [`joining`]: makes one frame of segments that leave one after the other.
 //!
 //! A loop that forwards single frames makes two system calls for each, wait and send, plus the
 //! clock reading where that is one (User-Mode Linux); under load far fewer, for frames come and go
@@ -47,7 +48,7 @@
 //! Linux 4.20 or later, 5.9 for AF_XDP. Ethernet and loopback interfaces. One queue per port. The checksums
 //! completed are the outermost ones of TCP, UDP and ICMPv6; SCTP's is not (turn its offload off),
 //! nor those inside tunnels. Frames of several segments are taken apart if they carry TCP or, from
-//! Linux 6.2 on, UDP, outside of tunnels; others are counted and dropped. A port opened while its interface is down works once it is up; one whose
+//! Linux 6.2 on, UDP, outside of tunnels; others are counted and dropped. By AF_XDP none leave. A port opened while its interface is down works once it is up; one whose
 //! interface was deleted must be opened again.
 //!
 //! # Example
@@ -86,6 +87,8 @@ pub mod checksum;
 pub mod clock;
 mod driver;
 mod frame;
+pub mod joining;
+mod link_state;
 mod mapping;
 mod memory;
 mod opening;
@@ -101,12 +104,15 @@ pub mod train;
 mod tx;
 mod waiter;
 mod wake_state;
+mod watch;
 mod xdp;
 mod xdp_program;
 mod xdp_ring;
 
+pub use link_state::LinkState;
 pub use memory::HugePages;
 pub use options::{MAX_RX_FRAMES, PortDriver, PortError, PortMode, PortOptions};
-pub use port::{Frame, LinkState, MIN_FRAME_BYTES, Port, PortStatistics, SendRefused};
-pub use tx::Flushed;
-pub use waiter::{Token, Waiter, WaiterOptions, Waker, Woken};
+pub use port::{Frame, MIN_FRAME_BYTES, Port, PortStatistics, SendRefused};
+pub use tx::{Flushed, Sending};
+pub use waiter::{FrameWaker, Token, Waiter, WaiterOptions, Waker, Woken};
+pub use watch::Watch;

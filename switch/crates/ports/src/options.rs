@@ -89,13 +89,14 @@ pub struct PortOptions {
     /// where there is one; captures on the interface (tcpdump) do not see the frames. Default
     /// false. (By AF_XDP a port always does.)
     pub qdisc_bypass: bool,
-    /// The kernel sends each frame at the time that comes with it ([`crate::Port::send_at`]), at once if
+    /// The kernel sends each frame at the time that comes with it ([`crate::Sending::departure_ns`]), at once if
     /// that is over. The interface's root queueing discipline must see to that, so be fq; it is
     /// looked at when the port is opened. AF_PACKET only. Default false.
     pub kernel_departures: bool,
-    /// Take frames of several segments (segmentation offload) apart into packets. Default true. False:
-    /// such a frame is too long, and lost. (By AF_XDP a port gets none; on a veth the kernel turns the
-    /// offload of the other end off.)
+    /// Take frames of several segments (segmentation offload) apart into packets, and let packets of such
+    /// frames leave together again ([`crate::Port::send_as`]). Default true. False: such a frame is too
+    /// long, and lost. (By AF_XDP a port gets and sends none; on a veth the kernel turns the offload of
+    /// the other end off.)
     pub offloads: bool,
     /// Kernel memory that frames of several segments may take while they wait, bytes. Default 32 MiB:
     /// some 300 frames of 64 KB. A frame that finds it full is lost and counted (`rx_ring_full`). More

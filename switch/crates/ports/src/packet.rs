@@ -1,5 +1,6 @@
 //! Frames by AF_PACKET (see packet(7)): a receive ring, sending by sendmmsg(2).
 
+use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -13,7 +14,7 @@ use crate::qdisc;
 use crate::ring::{RingSize, RxRing};
 use crate::sys;
 use crate::train::OFFLOAD_HEADER_BYTES;
-use crate::tx::{Flushed, TxBatch};
+use crate::tx::{Flushed, Sending, TxBatch};
 
 /// Two packet sockets of an interface, one each way.
 pub(crate) struct PacketDriver {
@@ -29,6 +30,7 @@ impl PacketDriver {
         fd: OwnedFd,
         options: &PortOptions,
         max_frame_bytes: usize,
+        longest_sent_bytes: usize,
     ) -> Result<PacketDriver, PortError> {
         let tx_fd = opening.step("open a packet socket", sys::packet_socket())?;
         let ring = if options.receive {
@@ -37,11 +39,13 @@ impl PacketDriver {
             None
         };
         send_side(opening, tx_fd.as_fd(), options)?;
-        Ok(PacketDriver {
-            fd,
-            ring,
-            tx: TxBatch::new(tx_fd, options.tx_batch_frames, options.kernel_departures),
-        })
+        let (capacity, timed) = (options.tx_batch_frames, options.kernel_departures);
+        let mut tx = TxBatch::new(tx_fd, capacity, timed);
+        // Past the queueing discipline, the kernel drops a train that it would have to cut.
+        if options.offloads && !options.qdisc_bypass {
+            tx.send_trains(train_side(opening, options)?, longest_sent_bytes);
+        }
+        Ok(PacketDriver { fd, ring, tx })
     }
 
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
@@ -94,22 +98,11 @@ impl PacketDriver {
     }
 
     pub(crate) fn lost(&mut self) -> Lost {
-        let zero = libc::tpacket_stats {
-            tp_packets: 0,
-            tp_drops: 0,
-        };
         if self.ring.is_none() {
             return Lost::default();
         }
-        // The kernel's counters start again from zero with every reading.
-        let asked = sys::get_option(
-            self.fd.as_fd(),
-            libc::SOL_PACKET,
-            libc::PACKET_STATISTICS,
-            zero,
-        );
         Lost {
-            ring_full: asked.map_or(0, |kernel| u64::from(kernel.tp_drops)),
+            ring_full: take_ring_full(self.fd.as_fd()).unwrap_or(0),
             oversize: 0,
         }
     }
@@ -126,22 +119,33 @@ impl PacketDriver {
         self.tx.is_full()
     }
 
-    pub(crate) fn push(&mut self, frame: &[u8], departure_ns: u64) {
-        self.tx.push(frame, departure_ns);
+    pub(crate) fn push(&mut self, frame: &[u8], sending: Sending) {
+        self.tx.push(frame, sending);
     }
 
     pub(crate) fn push_buffer(
         &mut self,
         buffer: &mut Vec<u8>,
         frame: Range<usize>,
-        departure_ns: u64,
+        sending: Sending,
     ) {
-        self.tx.push_buffer(buffer, frame, departure_ns);
+        self.tx.push_buffer(buffer, frame, sending);
     }
 
     pub(crate) fn flush(&mut self) -> Flushed {
         self.tx.flush()
     }
+}
+
+/// Frames that a socket's ring had no room for since the last call.
+pub(crate) fn take_ring_full(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    let zero = libc::tpacket_stats {
+        tp_packets: 0,
+        tp_drops: 0,
+    };
+    // The kernel's counters start again from zero with every reading.
+    let read = sys::get_option(fd, libc::SOL_PACKET, libc::PACKET_STATISTICS, zero)?;
+    Ok(u64::from(read.tp_drops))
 }
 
 fn receive_side(
@@ -195,15 +199,24 @@ fn take_trains(
     fd: BorrowedFd<'_>,
     options: &PortOptions,
 ) -> Result<(), PortError> {
-    opening.step(
-        "ask for offload headers",
-        sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1),
-    )?;
+    opening.step("ask for offload headers", use_offload_headers(fd))?;
     opening.step(
         "have long frames kept whole",
         sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_COPY_THRESH, 1),
     )?;
     opening.set_receive_buffer(fd, options.rx_train_bytes)
+}
+
+/// A second socket to send with, whose frames have offload headers.
+fn train_side(opening: &Opening<'_>, options: &PortOptions) -> Result<OwnedFd, PortError> {
+    let fd = opening.step("open a packet socket", sys::packet_socket())?;
+    opening.step("send offload headers", use_offload_headers(fd.as_fd()))?;
+    send_side(opening, fd.as_fd(), options)?;
+    Ok(fd)
+}
+
+fn use_offload_headers(fd: BorrowedFd<'_>) -> io::Result<()> {
+    sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)
 }
 
 fn send_side(

@@ -11,12 +11,14 @@ use crate::checksum;
 use crate::clock;
 use crate::driver::Driver;
 use crate::frame::{ChecksumState, Head};
+use crate::link_state::{LinkState, link_state};
 use crate::opening::Opening;
 use crate::options::{MAX_RX_FRAMES, PortDriver, PortError, PortMode, PortOptions};
 use crate::packet::PacketDriver;
 use crate::sys;
 use crate::train::{OFFLOAD_HEADER_BYTES, Train};
-use crate::tx::Flushed;
+use crate::tx::{Flushed, Sending};
+use crate::watch::Watch;
 use crate::xdp::XdpDriver;
 
 /// An Ethernet header: two addresses and a type. Shorter frames are refused.
@@ -79,8 +81,10 @@ pub struct PortStatistics {
     /// Frames whose stamp was wrong and was replaced: after a step of the clock, or stamped out of
     /// order on two CPUs.
     pub rx_stamps_repaired: u64,
-    /// Frames the kernel took.
+    /// Frames the kernel took, segments of trains one by one.
     pub tx_frames: u64,
+    /// Trains the kernel took. Their segments are in `tx_frames`.
+    pub tx_trains: u64,
     /// Bytes of frames handed to the kernel, without FCS, refused ones included.
     pub tx_bytes: u64,
     /// Frames the kernel refused (drop cause `tx-failed`).
@@ -95,17 +99,23 @@ pub struct PortStatistics {
     pub tx_last_errno: i32,
 }
 
-/// State of the interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkState {
-    /// Up, with carrier.
-    Up,
-    /// Up without carrier: the cable is out or, for a veth, the peer is down.
-    NoCarrier,
-    /// Down. The port works as soon as the interface is brought up.
-    Down,
-    /// The interface was deleted. The port will not work again.
-    Gone,
+impl PortStatistics {
+    /// The counters of an interface of which one port receives, with these counters, and another one
+    /// sends.
+    #[must_use]
+    pub fn with_sending(self, sending: PortStatistics) -> PortStatistics {
+        PortStatistics {
+            tx_frames: sending.tx_frames,
+            tx_trains: sending.tx_trains,
+            tx_bytes: sending.tx_bytes,
+            tx_failed: sending.tx_failed,
+            tx_retries: sending.tx_retries,
+            tx_oversize: sending.tx_oversize,
+            tx_runt: sending.tx_runt,
+            tx_last_errno: sending.tx_last_errno,
+            ..self
+        }
+    }
 }
 
 /// A received frame, without FCS, with its VLAN tag, its checksum complete. Dropping it hands its
@@ -116,6 +126,8 @@ pub struct Frame<'a> {
     /// The time when the kernel received it, in ns on [`clock::now_ns`]'s clock. It is never before that
     /// of the previous frame on this port.
     pub arrival_ns: u64,
+    /// It is a segment of a train.
+    pub in_train: bool,
 }
 
 impl Frame<'_> {
@@ -217,15 +229,20 @@ impl Port {
             });
         }
         let mtu = opening.step("read the MTU", sys::interface_mtu(fd.as_fd(), &c_name))?;
+        let longest_sent_bytes = mtu + MIN_FRAME_BYTES;
         let max_frame_bytes = options
             .max_frame_bytes
-            .unwrap_or(mtu + MIN_FRAME_BYTES + 2 * VLAN_TAG_BYTES)
+            .unwrap_or(longest_sent_bytes + 2 * VLAN_TAG_BYTES)
             .min(MAX_FRAME_BYTES);
 
         let driver = match options.driver {
-            PortDriver::AfPacket => {
-                Driver::Packet(PacketDriver::open(&opening, fd, options, max_frame_bytes)?)
-            }
+            PortDriver::AfPacket => Driver::Packet(PacketDriver::open(
+                &opening,
+                fd,
+                options,
+                max_frame_bytes,
+                longest_sent_bytes,
+            )?),
             PortDriver::AfXdp => {
                 let driver = XdpDriver::open(&opening, fd, options, max_frame_bytes)?;
                 Driver::Xdp(Box::new(driver))
@@ -275,6 +292,7 @@ impl Port {
             port: self,
             place: ready.place,
             arrival_ns: ready.arrival_ns,
+            in_train: matches!(ready.place, Place::Train(..)),
         })
     }
 
@@ -300,17 +318,18 @@ impl Port {
     /// # Errors
     /// See [`SendRefused`]; nothing is sent.
     pub fn send(&mut self, frame: &[u8]) -> Result<(), SendRefused> {
-        self.send_at(frame, 0)
+        self.send_as(frame, Sending::default())
     }
 
-    /// As [`send`](Port::send); a port opened with [`PortOptions::kernel_departures`] has the kernel
-    /// send the frame at `departure_ns` of [`clock::now_ns`]'s clock, at once if that is over.
+    /// As [`send`](Port::send). If the frame and those before it are segments of one flow that a train
+    /// can have, and came in trains, they leave as a train: as one frame that the kernel or the receiver
+    /// takes apart into these frames, byte for byte.
     ///
     /// # Errors
     /// As [`send`](Port::send).
-    pub fn send_at(&mut self, frame: &[u8], departure_ns: u64) -> Result<(), SendRefused> {
+    pub fn send_as(&mut self, frame: &[u8], sending: Sending) -> Result<(), SendRefused> {
         self.make_room_for(frame.len())?;
-        self.driver.push(frame, departure_ns);
+        self.driver.push(frame, sending);
         Ok(())
     }
 
@@ -320,19 +339,19 @@ impl Port {
         self.kernel_departures
     }
 
-    /// As [`send_at`](Port::send_at), of the frame at `frame` of `buffer`, without copying it: `buffer`
+    /// As [`send_as`](Port::send_as), of the frame at `frame` of `buffer`, without copying it: `buffer`
     /// is exchanged for another one, of any length and with anything in it.
     ///
     /// # Errors
     /// See [`SendRefused`]; nothing is sent.
-    pub fn send_buffer_at(
+    pub fn send_buffer_as(
         &mut self,
         buffer: &mut Vec<u8>,
         frame: Range<usize>,
-        departure_ns: u64,
+        sending: Sending,
     ) -> Result<(), SendRefused> {
         self.make_room_for(frame.len())?;
-        self.driver.push_buffer(buffer, frame, departure_ns);
+        self.driver.push_buffer(buffer, frame, sending);
         Ok(())
     }
 
@@ -357,7 +376,8 @@ impl Port {
 
     /// Hands the collected frames to the kernel, in one system call unless it refuses some; none
     /// when there are none. A frame the kernel refuses is offered again twice, then it is dropped
-    /// and counted; by AF_XDP it waits for another flush ([`is_stuck`](Port::is_stuck)).
+    /// and counted; by AF_XDP it waits for another flush ([`is_stuck`](Port::is_stuck)). Of a refused train
+    /// each segment is offered by itself.
     pub fn flush(&mut self) -> Flushed {
         if self.driver.collected() == 0 && !self.driver.is_stuck() {
             return Flushed::default();
@@ -365,6 +385,7 @@ impl Port {
         self.statistics.tx_bytes += self.driver.collected_bytes() as u64;
         let flushed = self.driver.flush();
         self.statistics.tx_frames += flushed.sent as u64;
+        self.statistics.tx_trains += flushed.trains as u64;
         self.statistics.tx_failed += flushed.failed as u64;
         self.statistics.tx_retries += flushed.retries as u64;
         if flushed.failed > 0 {
@@ -398,15 +419,26 @@ impl Port {
     /// State of the interface (one or two system calls).
     #[must_use]
     pub fn link_state(&self) -> LinkState {
-        if sys::interface_index(&self.c_name) != Some(self.index) {
-            return LinkState::Gone;
-        }
-        match sys::interface_state(self.driver.control(), &self.c_name) {
-            Ok(state) if !state.up => LinkState::Down,
-            Ok(state) if !state.running => LinkState::NoCarrier,
-            Ok(_) => LinkState::Up,
-            Err(_) => LinkState::Gone,
-        }
+        link_state(self.driver.control(), &self.c_name, self.index)
+    }
+
+    /// Watches the interface from another thread. Only for AF_PACKET.
+    ///
+    /// # Errors
+    /// The process has no descriptors left.
+    pub fn watch(&self) -> io::Result<Watch> {
+        Ok(Watch {
+            c_name: self.c_name.clone(),
+            index: self.index,
+            socket: self.driver.socket().try_clone_to_owned()?,
+        })
+    }
+
+    /// The counters, without the kernel's of frames that the ring had no room for since the last call
+    /// of [`statistics`](Port::statistics).
+    #[must_use]
+    pub fn counters(&self) -> PortStatistics {
+        self.statistics
     }
 
     /// Takes the pending error of the socket, as it must be after [`Waiter`](crate::Waiter)

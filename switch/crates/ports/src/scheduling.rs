@@ -2,6 +2,8 @@
 
 use std::io;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 /// The lowest priority above all threads without a real-time class. Threads of the kernel that handle
 /// interrupts have 50.
 const PRIORITY: libc::c_int = 1;
@@ -23,4 +25,17 @@ pub fn become_realtime() -> io::Result<()> {
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// Lets threads that the process starts later become real-time threads, too, after it has given up its
+/// privileges. Without the right to do so it changes nothing.
+pub fn allow_realtime_threads() {
+    let limit = getrlimit(Resource::Rtprio);
+    let least = PRIORITY.unsigned_abs().into();
+    let at_least = |limit: Option<u64>| limit.map(|limit| limit.max(least));
+    let raised = Rlimit {
+        current: at_least(limit.current),
+        maximum: at_least(limit.maximum),
+    };
+    let _ = setrlimit(Resource::Rtprio, raised);
 }

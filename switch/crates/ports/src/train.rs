@@ -20,10 +20,20 @@ const VLAN_TAG_BYTES: usize = 4;
 const ADDRESSES_BYTES: usize = 12;
 
 /// Longest headers of a segment: Ethernet, tags, IP with extensions, TCP with options.
-const MAX_HEADER_BYTES: usize = 256;
+pub(crate) const MAX_HEADER_BYTES: usize = 256;
 
-const TCP_FIN_PSH: u8 = 0x01 | 0x08;
-const TCP_CWR: u8 = 0x80;
+/// The place of the flags in a TCP header.
+pub(crate) const TCP_FLAGS_AT: usize = 13;
+pub(crate) const TCP_FIN_PSH: u8 = 0x01 | 0x08;
+pub(crate) const TCP_CWR: u8 = 0x80;
+
+// Values of `gso_type` (linux/virtio_net.h).
+const GSO_NONE: u8 = 0;
+const GSO_TCP_IPV4: u8 = 1;
+const GSO_TCP_IPV6: u8 = 4;
+/// Since Linux 6.2. Before, a frame of this kind is lost with the ring's.
+const GSO_UDP: u8 = 5;
+const GSO_ECN: u8 = 0x80;
 
 /// The kind of offload that a frame comes with (`gso_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +44,20 @@ pub enum Kind {
     Udp,
     /// One that this crate does not take apart.
     Other,
+}
+
+impl Kind {
+    /// The `gso_type` of a train that the kernel is to cut. `has_cwr`: its first segment has the TCP flag
+    /// CWR, which the kernel takes only from those who say so.
+    pub(crate) fn offload_type(self, is_ipv4: bool, has_cwr: bool) -> u8 {
+        let kind = match self {
+            Kind::Tcp if is_ipv4 => GSO_TCP_IPV4,
+            Kind::Tcp => GSO_TCP_IPV6,
+            Kind::Udp => GSO_UDP,
+            Kind::Other => GSO_NONE,
+        };
+        if has_cwr { kind | GSO_ECN } else { kind }
+    }
 }
 
 /// What the kernel says of a frame of several segments.
@@ -50,11 +74,10 @@ impl Segmentation {
     #[must_use]
     pub fn parse(header: &[u8; OFFLOAD_HEADER_BYTES]) -> Option<Segmentation> {
         const GSO_TYPE_AT: usize = 1;
-        const GSO_ECN: u8 = 0x80;
         let kind = match header[GSO_TYPE_AT] & !GSO_ECN {
-            0 => return None,
-            1 | 4 => Kind::Tcp, // over IPv4, over IPv6
-            5 => Kind::Udp,     // since Linux 6.2; before, such a frame is lost with the ring's
+            GSO_NONE => return None,
+            GSO_TCP_IPV4 | GSO_TCP_IPV6 => Kind::Tcp,
+            GSO_UDP => Kind::Udp,
             _ => Kind::Other,
         };
         Some(Segmentation {
@@ -185,15 +208,15 @@ impl Train {
             .get_mut(..self.header.len())?
             .copy_from_slice(&self.header);
         let from = &self.transport;
-        from.adapt_network_header(segment, self.made);
+        from.adapt_network_header(segment, segment.len(), self.made);
         let header = segment.get_mut(from.start..)?;
         match from.protocol {
             Protocol::Tcp => {
                 if !is_last {
-                    header[13] &= !TCP_FIN_PSH;
+                    header[TCP_FLAGS_AT] &= !TCP_FIN_PSH;
                 }
                 if !is_first {
-                    header[13] &= !TCP_CWR;
+                    header[TCP_FLAGS_AT] &= !TCP_CWR;
                 }
                 // The next one's sequence number, in the template.
                 let sequence = self.header.get_mut(from.start + 4..from.start + 8)?;

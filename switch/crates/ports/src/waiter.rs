@@ -22,7 +22,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use bell::Bell;
 use rustix::event::{PollFd, PollFlags, epoll};
@@ -50,6 +50,23 @@ pub struct Waker {
 impl Waker {
     /// Makes the present or the next wait end at once with [`Woken::called`]. Writes before this call
     /// are visible to the waiting thread then. Several calls may be seen as one.
+    pub fn wake(&self) {
+        // The bell makes it visible.
+        self.wake_state.called.store(true, Ordering::Relaxed);
+        self.wake_state.wake();
+    }
+}
+
+/// Ends the waits of a [`Waiter`] from another thread that has frames for it. As [`Waker`], but without
+/// [`Woken::called`].
+#[derive(Clone, Debug)]
+pub struct FrameWaker {
+    wake_state: Arc<WakeState>,
+}
+
+impl FrameWaker {
+    /// Makes the present or the next wait end at once. Writes before this call are visible to the waiting
+    /// thread then. Several calls may be seen as one.
     pub fn wake(&self) {
         self.wake_state.wake();
     }
@@ -131,6 +148,7 @@ impl Waiter {
     pub fn new(options: WaiterOptions) -> io::Result<Waiter> {
         let wake_state = Arc::new(WakeState {
             bell: Bell::new(),
+            called: AtomicBool::new(false),
             signal: AtomicI32::new(0),
             event: sys::event_fd()?,
         });
@@ -200,6 +218,14 @@ impl Waiter {
         }
     }
 
+    /// A handle for threads that hand frames over.
+    #[must_use]
+    pub fn frame_waker(&self) -> FrameWaker {
+        FrameWaker {
+            wake_state: Arc::clone(&self.wake_state),
+        }
+    }
+
     /// From now on SIGTERM and SIGINT end a wait, with [`Woken::signal`], instead of the process. A
     /// second signal changes nothing.
     ///
@@ -260,11 +286,11 @@ impl Waiter {
         if self.skipped < MAX_SKIPPED && has_frame(now_ns) {
             self.skipped += 1;
             woken.readable = true;
-            woken.called = self.wake_state.bell.wake_up();
+            woken.called = self.wake_state.take_call();
         } else if near && self.skipped < MAX_SKIPPED {
             self.skipped += 1;
             self.spin(now_ns, deadline_ns.unwrap_or(0), has_frame, &mut woken);
-            woken.called = self.wake_state.bell.wake_up();
+            woken.called = self.wake_state.take_call();
         } else {
             self.skipped = 0;
             let sleep_ns = left_ns.map(|left_ns| left_ns.saturating_sub(self.options.spin_ns));
@@ -306,7 +332,7 @@ impl Waiter {
         woken: &mut Woken,
     ) -> io::Result<bool> {
         if !self.wake_state.bell.fall_asleep() {
-            woken.called = true;
+            woken.called = self.wake_state.called.swap(false, Ordering::Relaxed);
             return Ok(false);
         }
         let alarmed = sleep_ns == Some(1) && slack != TimeoutSlack::None;
@@ -323,7 +349,8 @@ impl Waiter {
         } else {
             self.poll_slots(alarmed, timeout_ns, &mut slots)
         };
-        woken.called = self.wake_state.bell.wake_up();
+        let rung = self.wake_state.bell.wake_up();
+        woken.called = self.wake_state.called.swap(false, Ordering::Relaxed);
         let Some(ready) = ended? else {
             return Ok(false);
         };
@@ -331,17 +358,16 @@ impl Waiter {
             slots = self.list_ports(woken);
         }
         if ready == 0 {
-            return Ok(!woken.called);
+            return Ok(!rung);
         }
         if slots[WAKE_SLOT] {
             sys::event_clear(&self.wake_state.event);
-            woken.called = true;
         }
         if slots[STEP_SLOT] {
             self.clear_clock_step();
             woken.clock_stepped = true;
         }
-        Ok(alarmed && slots[ALARM_SLOT] && !woken.called)
+        Ok(alarmed && slots[ALARM_SLOT] && !rung)
     }
 
     /// Polls the descriptors that end [`Waiter::sleep_until`], the alarm only if it is set. Returns the

@@ -1,7 +1,7 @@
 //! The state that wakers and signal handlers share with the waiter.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use bell::Bell;
 
@@ -11,12 +11,19 @@ use crate::sys;
 #[derive(Debug)]
 pub(crate) struct WakeState {
     pub(crate) bell: Bell,
+    /// A [`Waker`](crate::Waker) was used since the waiter last looked.
+    pub(crate) called: AtomicBool,
     /// The signal that asks the process to end; 0: none.
     pub(crate) signal: AtomicI32,
     pub(crate) event: OwnedFd,
 }
 
 impl WakeState {
+    /// Takes a ring of the bell. Returns whether a [`Waker`](crate::Waker) was used.
+    pub(crate) fn take_call(&self) -> bool {
+        self.bell.wake_up() && self.called.swap(false, Ordering::Relaxed)
+    }
+
     /// Async-signal-safe: two atomics and at most one write(2).
     pub(crate) fn wake(&self) {
         if self.bell.ring() {

@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 use switch::notification::Notification;
-use switch::{Batch, Sink, Switch, SwitchConfig};
+use switch::{Batch, Leaving, Sink, Switch, SwitchConfig};
 use traffic_manager::{Gaps, Limits, PortConfig, RateCounts};
 use v1model::Pipeline;
 use v1model::entries::{ActionCall, Bits, EntryAction, EntryKey, MatchField};
@@ -33,7 +33,7 @@ struct Counted {
 }
 
 impl Sink for Counted {
-    fn transmit(&mut self, _port: u16, _frame: &[u8], _delivery_ns: u64, _held: bool) {
+    fn transmit(&mut self, _frame: &[u8], _leaving: Leaving) {
         self.frames += 1;
     }
 

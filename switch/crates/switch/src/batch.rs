@@ -41,8 +41,24 @@ impl<'a> Batch<'a> {
 
     /// A frame arrives. See [`Switch::receive`].
     pub fn receive(&mut self, port: u16, frame: &[u8], arrival_ns: u64, now_ns: u64) {
+        self.take(port, frame, arrival_ns, now_ns);
+    }
+
+    /// A segment of a train arrives: as [`Self::receive`], and it may leave in a train.
+    pub fn receive_segment(&mut self, port: u16, frame: &[u8], arrival_ns: u64, now_ns: u64) {
+        if self.take(port, frame, arrival_ns, now_ns)
+            && let (Some(parsed), Some(program)) = (&self.parsed, &mut self.switch.running)
+            && let Some(packet) = program.packets.get_mut(parsed.id)
+        {
+            packet.in_train = true;
+        }
+    }
+
+    /// Takes a frame, and runs the one before it through ingress. Returns whether the frame has not been
+    /// dropped and now waits.
+    fn take(&mut self, port: u16, frame: &[u8], arrival_ns: u64, now_ns: u64) -> bool {
         if self.switch.count_received(port, frame, now_ns) {
-            return;
+            return false;
         }
         let input = IngressInput {
             port,
@@ -50,12 +66,12 @@ impl<'a> Batch<'a> {
             instance_type: InstanceType::Normal,
         };
         let Switch { env, running, .. } = &mut *self.switch;
-        match running {
-            Some(program) => {
-                self.parsed = program.receive(env, frame, input, self.parsed.take());
-            }
-            None => env.manager.count_drop(port, DropCause::NoProgram),
-        }
+        let Some(program) = running else {
+            env.manager.count_drop(port, DropCause::NoProgram);
+            return false;
+        };
+        self.parsed = program.receive(env, frame, input, self.parsed.take());
+        self.parsed.is_some()
     }
 
     /// See [`Switch::poll`].

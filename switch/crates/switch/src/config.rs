@@ -1,5 +1,8 @@
 //! Settings of the switch.
 
+use v1model::Engine;
+use v1model::entries::digest::DigestConfig;
+
 use crate::replica_store::GroupLimits;
 
 /// Longest frame that any interface or capture brings, in bytes without FCS: 65,535 of IP, Ethernet
@@ -19,6 +22,10 @@ pub struct SwitchConfig {
     pub max_packets: usize,
     /// Whether tables keep BMv2's handles of their entries, for its Thrift interface.
     pub entry_handles: bool,
+    /// How digests are collected from the start; `None`: only those that a controller enables.
+    pub digests: Option<DigestConfig>,
+    /// The engine that runs programs.
+    pub engine: Engine,
     /// Limits of the replication engine.
     pub groups: GroupLimits,
 }
@@ -31,6 +38,8 @@ impl Default for SwitchConfig {
             max_frame_bytes: MAX_FRAME_BYTES,
             max_packets: 1 << 19,
             entry_handles: false,
+            digests: None,
+            engine: Engine::default(),
             groups: GroupLimits::default(),
         }
     }

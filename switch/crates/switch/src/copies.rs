@@ -116,6 +116,7 @@ impl Program {
             env.internal_error(port);
             return None;
         };
+        packet.in_train = original.in_train;
         fill(&mut self.pipeline, &original.context, &mut packet.context);
         if let Some(tracer) = &mut self.tracer {
             tracer.copied(id, copy, reason);

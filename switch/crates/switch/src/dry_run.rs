@@ -15,7 +15,7 @@ use crate::learning::Learning;
 use crate::notification::Notification;
 use crate::pause_frame::is_pause;
 use crate::pool::{PacketId, Pool};
-use crate::program::{Counters, Environment, Program, Sink};
+use crate::program::{Counters, Environment, Leaving, Program, Sink};
 use crate::recirculation::Recirculating;
 use crate::switch::Switch;
 use crate::trace::{Collector, PacketTrace, Tracer};
@@ -47,7 +47,7 @@ pub enum DryRunError {
 struct Nowhere;
 
 impl Sink for Nowhere {
-    fn transmit(&mut self, _port: u16, _frame: &[u8], _delivery_ns: u64, _held: bool) {}
+    fn transmit(&mut self, _frame: &[u8], _leaving: Leaving) {}
 
     fn to_controller(&mut self, _frame: &[u8]) {}
 
@@ -160,6 +160,7 @@ impl Program {
             if let Some(start) = env.manager.dequeue(now_ns, now_ns) {
                 self.egress(env, start);
             }
+            self.release_dropped_at_heads(env);
             while let Some(delivery) = env.manager.deliver(now_ns, now_ns) {
                 if let Frame::Packet(id) = delivery.frame {
                     self.deliver(env, delivery.port, id, delivery.delivery_ns, &mut Nowhere);

@@ -3,8 +3,9 @@
 use traffic_manager::{Dequeued, DropCause};
 use v1model::{EgressInput, EgressVerdict, InstanceType};
 
+use crate::header_fields;
 use crate::pool::PacketId;
-use crate::program::{Environment, Outcome, Program, Sink, traced};
+use crate::program::{Environment, Leaving, Outcome, Program, Sink, traced};
 use crate::recirculation::Target;
 use crate::trace::{Event, Outcome as TraceOutcome};
 
@@ -17,6 +18,7 @@ impl Program {
         while let Some(start) = env.manager.dequeue_unpaced(until_ns, env.now_ns) {
             self.egress(env, start);
         }
+        self.release_dropped_at_heads(env);
     }
 
     /// Handles the start of a packet at its port.
@@ -34,6 +36,7 @@ impl Program {
             enqueued_ns: start.enqueued_ns,
             enq_qdepth: start.enqueued_behind_packets.min(QUEUE_DEPTH_MAX),
             deq_qdepth: start.left_behind_packets.min(QUEUE_DEPTH_MAX),
+            qid: start.queue,
             instance_type: packet.instance_type,
         };
         if let Some(tracer) = &mut self.tracer {
@@ -59,6 +62,11 @@ impl Program {
                 let target = Target::Ingress(InstanceType::Recirculated);
                 self.recirculate(env, id, target, 0, start.start_ns);
             }
+            Outcome::Transmit if start.marked && !self.mark(id) => {
+                // The program took away what the queue would mark.
+                env.manager.cancel(start.token, DropCause::Aqm);
+                self.release_dropped(env, id, start.port, DropCause::Aqm);
+            }
             Outcome::Transmit => {
                 let packet = self.packets.get_mut(id);
                 let length = packet.map_or(0, |packet| packet.context.output().len());
@@ -68,6 +76,12 @@ impl Program {
                 }
             }
         }
+    }
+
+    /// Sets CE in a packet that leaves; false: it is not ECN-capable.
+    fn mark(&mut self, id: PacketId) -> bool {
+        let packet = self.packets.get_mut(id);
+        packet.is_some_and(|packet| header_fields::mark(packet.context.output_mut()))
     }
 
     /// Egress of a packet for a port that does not exist. As in simple_switch its egress runs, and
@@ -89,6 +103,7 @@ impl Program {
             enqueued_ns: now_ns,
             enq_qdepth: 0,
             deq_qdepth: 0,
+            qid: 0,
             instance_type: packet.instance_type,
         };
         let ingress_port = packet.context.ingress_port();
@@ -204,7 +219,13 @@ impl Program {
             sink.to_controller(packet.context.output());
         } else {
             let (buffer, frame) = packet.context.lend_output();
-            sink.transmit_buffer(port, buffer, frame, delivery_ns, packet.held);
+            let leaving = Leaving {
+                port,
+                delivery_ns,
+                held: packet.held,
+                in_train: packet.in_train,
+            };
+            sink.transmit_buffer(buffer, frame, leaving);
         }
         self.packets.release(id);
     }

@@ -10,7 +10,7 @@
 //! | immediate | otherwise | 0 | 0 | 0 |
 //! | moderated | every port has a propagation delay, and the program may run late | half the shortest delay, at most 250 us | 0 | 0 |
 //! | moderated, early | the same, and the sink sends frames when it is time | the same, at most 1 ms | 0 | as long as arrivals may wait |
-//! | early start | the sink sends frames when it is time, arrivals may not wait, the program may start packets early, and no port fills gaps with PAUSE frames | 0 | 400 us | 400 us |
+//! | early start | the sink sends frames when it is time, arrivals may not wait, the program may start packets early, and no port fills gaps with PAUSE frames or has egress queues | 0 | 400 us | 400 us |
 //!
 //! The program notices the state *early start* in three ways. A packet that arrives for a port
 //! leaves after the packets that have started there early. Packets that have started no longer count
@@ -45,6 +45,8 @@ pub(crate) struct Conditions {
     pub(crate) program_may_start_early: bool,
     /// A port fills gaps with PAUSE frames, which depend on arrivals.
     pub(crate) fills_gaps: bool,
+    /// A port has egress queues: the next arrival may go first.
+    pub(crate) has_queues: bool,
 }
 
 /// The times by which actions may or must be early.
@@ -85,7 +87,8 @@ impl Handover {
         let starts_early = self.early
             && self.moderation_ns == 0
             && conditions.program_may_start_early
-            && !conditions.fills_gaps;
+            && !conditions.fills_gaps
+            && !conditions.has_queues;
         self.start_lead_ns = if starts_early { START_LEAD_NS } else { 0 };
     }
 

@@ -1,7 +1,7 @@
 //! Programs before and after they run, which other threads compile and free.
 
 use v1model::entries::{ControlError, ControlResult};
-use v1model::{LoadOptions, Pipeline};
+use v1model::{EngineInUse, LoadOptions, Pipeline};
 
 use crate::program::Program;
 
@@ -23,8 +23,20 @@ impl Compiler {
     /// [`InvalidArgument`](ControlError::InvalidArgument): no such program, or one that the switch
     /// cannot run; the text names the fault and its place.
     pub fn compile(&self, bmv2_json: &[u8]) -> ControlResult<Pipeline> {
-        Pipeline::load(bmv2_json, &self.options)
-            .map_err(|error| ControlError::InvalidArgument(error.to_string()))
+        let pipeline = Pipeline::load(bmv2_json, &self.options)
+            .map_err(|error| ControlError::InvalidArgument(error.to_string()))?;
+        match pipeline.engine() {
+            EngineInUse::Machine { code_bytes } => {
+                tracing::info!(code_bytes, "the program is machine code");
+            }
+            EngineInUse::Interpreter { because: None } => {}
+            EngineInUse::Interpreter {
+                because: Some(reason),
+            } => tracing::warn!(
+                "the interpreter runs the program, as no machine code can be made: {reason}"
+            ),
+        }
+        Ok(pipeline)
     }
 }
 

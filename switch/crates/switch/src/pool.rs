@@ -18,6 +18,8 @@ pub(crate) struct Packet {
     pub(crate) instance_type: InstanceType,
     /// It waits, or has waited, for its departure time.
     pub(crate) held: bool,
+    /// It came in a train, or is a copy of a packet that did.
+    pub(crate) in_train: bool,
 }
 
 /// Grows on demand up to its limit.
@@ -51,6 +53,7 @@ impl Pool {
             copied_from: None,
             instance_type: InstanceType::Normal,
             held: false,
+            in_train: false,
         });
         Some(id)
     }

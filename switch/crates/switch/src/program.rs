@@ -6,12 +6,13 @@
 
 use std::ops::Range;
 
-use traffic_manager::{DropCause, Queued, TrafficManager};
+use traffic_manager::{DropCause, HeaderFields, Queued, Reads, TrafficManager};
 use v1model::entries::digest::DigestList;
 use v1model::{IngressInput, IngressVerdict, InstanceType, Pipeline};
 
 use crate::config::SwitchConfig;
 use crate::externs::TrafficManagerView;
+use crate::header_fields;
 use crate::learning::Learning;
 use crate::notification::{Notification, NotificationBody};
 use crate::pool::{PacketId, Pool};
@@ -25,27 +26,29 @@ const IDLE_ENTRIES_PER_SEARCH: usize = 512;
 /// Time between two searches for idle entries.
 const IDLE_INTERVAL_NS: u64 = 1_000_000;
 
+/// A frame's way out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leaving {
+    /// The port whose interface it is for.
+    pub port: u16,
+    /// The time when its first bit leaves: at most the `now_ns` of the call that led here, unless the sink
+    /// sends frames when it is time ([`Switch::hand_over_early`](crate::Switch::hand_over_early)).
+    pub delivery_ns: u64,
+    /// The program gave it a departure time, so the instant at which it leaves matters.
+    pub held: bool,
+    /// It came in a train, or is a copy of a packet that did, so it may leave in one.
+    pub in_train: bool,
+}
+
 /// The receiver of frames that leave the switch.
 pub trait Sink {
-    /// A frame for the interface of `port`. Its first bit leaves at `delivery_ns`, which is at most
-    /// the `now_ns` of the call that led here, unless the sink sends frames when it is time
-    /// ([`Switch::hand_over_early`](crate::Switch::hand_over_early)). `held`: the program gave it a
-    /// departure time, so the instant at which it leaves matters. PAUSE frames that fill gaps come
-    /// this way, too.
-    fn transmit(&mut self, port: u16, frame: &[u8], delivery_ns: u64, held: bool);
+    /// A frame for an interface. PAUSE frames that fill gaps come this way, too.
+    fn transmit(&mut self, frame: &[u8], leaving: Leaving);
 
     /// The same for the frame at `frame` of `buffer`. The sink may exchange the buffer for another
     /// one instead of copying from it.
-    fn transmit_buffer(
-        &mut self,
-        port: u16,
-        buffer: &mut Vec<u8>,
-        frame: Range<usize>,
-        delivery_ns: u64,
-        held: bool,
-    ) {
-        let frame = buffer.get(frame).unwrap_or_default();
-        self.transmit(port, frame, delivery_ns, held);
+    fn transmit_buffer(&mut self, buffer: &mut Vec<u8>, frame: Range<usize>, leaving: Leaving) {
+        self.transmit(buffer.get(frame).unwrap_or_default(), leaving);
     }
 
     /// A frame for the controller, with the program's packet-in header in front.
@@ -152,10 +155,16 @@ pub struct Program {
 
 impl Program {
     pub(crate) fn new(pipeline: Pipeline, config: &SwitchConfig) -> Self {
+        let mut learning = Learning::default();
+        if config.digests.is_some() {
+            for digest in 0..pipeline.digests().len() {
+                learning.configure(digest, config.digests, 0);
+            }
+        }
         Self {
             pipeline,
             replication: ReplicationEngine::new(config.groups),
-            learning: Learning::default(),
+            learning,
             packets: Pool::new(config.max_packets),
             tracer: None,
             recirculating: Recirculating::default(),
@@ -217,6 +226,7 @@ impl Program {
             env.internal_error(input.port);
             return None;
         };
+        packet.in_train = false;
         packet.context.set_frame(frame);
         if let Some(tracer) = &mut self.tracer
             && let Some(wanted) = env.traces.wanted(input.port, frame, input.now_ns)
@@ -323,6 +333,10 @@ impl Program {
             self.recirculate(env, id, Target::EgressOfInvalidPort, to.port, now_ns);
             return;
         }
+        let (queue, header) = match env.manager.reads(to.port) {
+            Some(reads) => self.way_of(id, reads),
+            None => (0, HeaderFields::default()),
+        };
         if let Some(tracer) = &mut self.tracer {
             let (port, at_ns) = (to.port, now_ns);
             tracer.event(id, Event::Enqueue { port, at_ns, hold });
@@ -332,9 +346,30 @@ impl Program {
             length_bytes,
             arrival_ns: now_ns,
             hold,
+            queue,
+            header,
         };
         if let Err(refused) = env.manager.enqueue(to.port, queued) {
             self.release_dropped(env, refused.payload, to.port, refused.cause);
+        }
+        self.release_dropped_at_heads(env);
+    }
+
+    /// The egress queue that the program chose, as in simple_switch: `standard_metadata.priority`. No
+    /// port has a queue `u8::MAX`. And the header's fields that the queues ask for, as the frame came in.
+    fn way_of(&mut self, id: PacketId, reads: Reads) -> (u8, HeaderFields) {
+        let Some(packet) = self.packets.get_mut(id) else {
+            return (u8::MAX, HeaderFields::default());
+        };
+        let priority = self.pipeline.priority(&packet.context);
+        let header = header_fields::of(packet.context.frame(), reads);
+        (u8::try_from(priority).unwrap_or(u8::MAX), header)
+    }
+
+    /// Frees the packets that egress queues have dropped at their heads.
+    pub(crate) fn release_dropped_at_heads(&mut self, env: &mut Environment) {
+        while let Some(dropped) = env.manager.take_dropped() {
+            self.release_dropped(env, dropped.payload, dropped.port, dropped.cause);
         }
     }
 
@@ -382,8 +417,11 @@ impl Program {
         while let Some(list) = self.learning.take(now_ns) {
             let messages = list.messages.iter();
             let (digest, list_id) = (list.digest, list.list_id);
+            let info = self.pipeline.digests().get(digest);
             let list = DigestList {
                 digest,
+                json_id: info.map_or(0, |info| info.json_id),
+                headers: info.map_or(0, |info| info.headers.len()),
                 list_id,
                 messages: messages
                     .map(|words| self.pipeline.digest_fields(list.digest, words))

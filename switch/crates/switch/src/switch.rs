@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use port_settings::QueueSettings;
 use traffic_manager::{
     DropCause, Frame, Gaps, Limits, PortConfig, PortError, PortStatistics, RateCounts,
     TrafficManager,
@@ -12,7 +13,7 @@ use crate::config::SwitchConfig;
 use crate::handover::{Conditions, Handover, Leads};
 use crate::pause_frame::{PauseFrame, is_pause};
 use crate::polling::Polling;
-use crate::program::{Counters, Environment, Parsed, Program, Sink};
+use crate::program::{Counters, Environment, Leaving, Parsed, Program, Sink};
 use crate::trace::{
     Collector, PacketTrace, Receiver, TooManyWatches, Tracer, WatchId, WatchOptions,
 };
@@ -35,13 +36,37 @@ pub struct Received {
     pub bytes: u64,
 }
 
+/// Frames of several segments that crossed a port's interface. Their segments count as packets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Trains {
+    /// Trains that came in and were taken apart.
+    pub received: u64,
+    /// Trains that left.
+    pub sent: u64,
+}
+
 /// The data of a port beside those in the traffic manager.
 #[derive(Debug, Clone, Default)]
 struct Interface {
     name: String,
     /// Source address of the PAUSE frames that the port sends.
     address: [u8; 6],
+    /// As they were given.
+    queues: Option<QueueSettings>,
     received: Received,
+    /// The driver's last report.
+    trains: Trains,
+}
+
+/// The error for settings of a port that were refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// The port.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// Its egress queues; the text says which setting and why.
+    #[error("{0}")]
+    Queues(String),
 }
 
 /// A v1model switch. See the [crate] documentation.
@@ -125,6 +150,12 @@ impl Switch {
                 .manager
                 .ports()
                 .any(|(_, config)| config.gaps != Gaps::Accounted),
+            has_queues: {
+                let manager = &self.env.manager;
+                manager
+                    .ports()
+                    .any(|(port, _)| manager.queues(port).is_some())
+            },
         });
     }
 
@@ -210,6 +241,20 @@ impl Switch {
             .map_or_else(Received::default, |interface| interface.received)
     }
 
+    /// The trains that crossed a port's interface, as last reported.
+    pub fn trains(&self, port: u16) -> Trains {
+        self.interfaces
+            .get(usize::from(port))
+            .map_or_else(Trains::default, |interface| interface.trains)
+    }
+
+    /// Takes the driver's report of the trains that crossed a port's interface, for the statistics.
+    pub fn report_trains(&mut self, port: u16, trains: Trains) {
+        if let Some(interface) = self.interfaces.get_mut(usize::from(port)) {
+            interface.trains = trains;
+        }
+    }
+
     /// The latest time that the driver has given.
     pub fn now_ns(&self) -> u64 {
         self.env.now_ns
@@ -225,12 +270,63 @@ impl Switch {
         self.polling.clone_from(polling);
     }
 
-    /// Changes a port; applies to the next frame.
+    /// The settings of a port's egress queues, as they were given; `None`: it has a FIFO.
+    pub fn queues(&self, port: u16) -> Option<&QueueSettings> {
+        self.interfaces.get(usize::from(port))?.queues.as_ref()
+    }
+
+    /// Changes a port, and keeps its egress queues; applies to the next frame.
     ///
     /// # Errors
-    /// No such port, line rate out of range.
-    pub fn change_port(&mut self, port: u16, config: PortConfig) -> Result<(), PortError> {
+    /// As [`Self::configure_port`].
+    pub fn change_port(&mut self, port: u16, config: PortConfig) -> Result<(), SettingsError> {
+        self.configure_port(port, config, self.queues(port).cloned())
+    }
+
+    /// Gives a port egress queues in place of its FIFO, changes their settings, or gives the FIFO back
+    /// (`None`).
+    ///
+    /// # Errors
+    /// As [`Self::configure_port`].
+    pub fn set_queues(
+        &mut self,
+        port: u16,
+        queues: Option<QueueSettings>,
+    ) -> Result<(), SettingsError> {
+        let config = *self
+            .env
+            .manager
+            .port_config(port)
+            .ok_or(PortError::NoSuchPort(port))?;
+        self.configure_port(port, config, queues)
+    }
+
+    /// Changes a port and its egress queues together ([`TrafficManager::set_port`],
+    /// [`TrafficManager::set_queues`]).
+    ///
+    /// # Errors
+    /// No such port, a setting is wrong, or settings do not fit together. Nothing has changed.
+    pub fn configure_port(
+        &mut self,
+        port: u16,
+        config: PortConfig,
+        queues: Option<QueueSettings>,
+    ) -> Result<(), SettingsError> {
+        let queueing = queues
+            .as_ref()
+            .map(|queues| queues.config(config.line_rate_bps))
+            .transpose()
+            .map_err(SettingsError::Queues)?;
         self.env.manager.set_port(port, config)?;
+        let set = self.env.manager.set_queues(port, queueing);
+        debug_assert!(set.is_ok(), "the port exists and the settings were checked");
+        set?;
+        if let Some(interface) = self.interfaces.get_mut(usize::from(port)) {
+            interface.queues = queues;
+        }
+        if let Some(program) = &mut self.running {
+            program.release_dropped_at_heads(&mut self.env);
+        }
         self.update_handover();
         Ok(())
     }
@@ -268,6 +364,7 @@ impl Switch {
             cpu_port: self.env.config.cpu_port,
             max_frame_bytes: self.env.config.max_frame_bytes,
             entry_handles: self.env.config.entry_handles,
+            engine: self.env.config.engine,
             ..LoadOptions::default()
         }
     }
@@ -448,6 +545,7 @@ impl Switch {
             while let Some(start) = env.manager.dequeue(until_ns, now_ns) {
                 program.egress(env, start);
             }
+            program.release_dropped_at_heads(env);
             while let Some(delivery) = env.manager.deliver(handed_ns, now_ns) {
                 let (port, delivery_ns) = (delivery.port, delivery.delivery_ns);
                 match delivery.frame {
@@ -456,7 +554,13 @@ impl Switch {
                         let interface = self.interfaces.get(usize::from(port));
                         let address = interface.map_or([0; 6], |interface| interface.address);
                         let frame = self.pause_frame.bytes(address, length_bytes);
-                        sink.transmit(port, frame, delivery_ns, false);
+                        let leaving = Leaving {
+                            port,
+                            delivery_ns,
+                            held: false,
+                            in_train: false,
+                        };
+                        sink.transmit(frame, leaving);
                     }
                 }
             }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use switch::notification::Notification;
-use switch::{Sink, Switch, SwitchConfig};
+use switch::{Leaving, Sink, Switch, SwitchConfig};
 use traffic_manager::{Gaps, Limits, PortConfig, RateCounts};
 use v1model::Pipeline;
 use v1model::entries::{ActionCall, Bits, EntryKey, MatchField};
@@ -29,7 +29,7 @@ struct Vector {
 struct Nowhere;
 
 impl Sink for Nowhere {
-    fn transmit(&mut self, _port: u16, _frame: &[u8], _delivery_ns: u64, _held: bool) {}
+    fn transmit(&mut self, _frame: &[u8], _leaving: Leaving) {}
 
     fn to_controller(&mut self, _frame: &[u8]) {}
 

@@ -258,6 +258,8 @@ fn digests_are_sent_in_lists_at_their_time() {
     switch.poll(21_000, &mut sent);
     let list = DigestList {
         digest: 0,
+        json_id: 1,
+        headers: 0,
         list_id: 1,
         messages: vec![vec![frame()[6..12].into()]],
     };
@@ -433,9 +435,17 @@ fn looks_late(early: bool) {
     }
 }
 
-/// Bursts of unknown stations, some frames PAUSE or too long, received as a driver
-/// does, each burst as a batch or frame by frame.
-fn receives_bursts(batches: bool) -> (Sent, Switch) {
+/// How frames are handed to the switch.
+#[derive(Clone, Copy, PartialEq)]
+enum Handed {
+    OneByOne,
+    InBatches,
+    /// In batches, as segments of trains.
+    Segments,
+}
+
+/// Bursts of unknown stations, some frames PAUSE or too long, received as a driver does.
+fn receives_bursts(handed: Handed) -> (Sent, Switch) {
     let config = SwitchConfig {
         max_frame_bytes: 200,
         ..with_cpu_port()
@@ -456,8 +466,12 @@ fn receives_bursts(batches: bool) -> (Sent, Switch) {
             }
             let at_ns = now_ns.saturating_sub((burst - n) * 300);
             let port = 1 + (n % 3) as u16;
-            batch.receive(port, &frame, at_ns, now_ns);
-            if !batches {
+            if handed == Handed::Segments {
+                batch.receive_segment(port, &frame, at_ns, now_ns);
+            } else {
+                batch.receive(port, &frame, at_ns, now_ns);
+            }
+            if handed == Handed::OneByOne {
                 drop(batch);
                 batch = Batch::new(&mut switch);
             }
@@ -474,7 +488,8 @@ fn receives_bursts(batches: bool) -> (Sent, Switch) {
 
 #[test]
 fn a_batch_of_frames_comes_to_the_same_as_frame_by_frame() {
-    let ((expected, one_by_one), (sent, batches)) = (receives_bursts(false), receives_bursts(true));
+    let (expected, one_by_one) = receives_bursts(Handed::OneByOne);
+    let (sent, batches) = receives_bursts(Handed::InBatches);
     let count = expected.frames.len();
     assert!(count > 500, "{count} frames left");
     assert_eq!(sent.frames, expected.frames);
@@ -485,6 +500,23 @@ fn a_batch_of_frames_comes_to_the_same_as_frame_by_frame() {
     for cause in [DropCause::PauseFrame, DropCause::Oversize] {
         assert!(drops(&batches, 2, cause) > 0, "{cause:?}");
     }
+}
+
+#[test]
+fn segments_of_trains_come_to_the_same_as_frames() {
+    let (expected, by_frames) = receives_bursts(Handed::InBatches);
+    let (sent, by_segments) = receives_bursts(Handed::Segments);
+    assert_eq!(sent.frames, expected.frames);
+    assert_eq!(sent.to_controller, expected.to_controller);
+    let [expected, seen] =
+        [&by_frames, &by_segments].map(|switch| switch.port_statistics().collect::<Vec<_>>());
+    assert_eq!(seen, expected);
+    // The copies of a flooded segment, too, may leave in trains.
+    assert_eq!(
+        (sent.segments, sent.frames.len() > 500),
+        (sent.frames.len(), true)
+    );
+    assert_eq!(receives_bursts(Handed::InBatches).0.segments, 0);
 }
 
 #[test]

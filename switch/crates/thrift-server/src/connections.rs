@@ -29,6 +29,8 @@ pub struct ThriftConfig {
     pub holders: Option<Vec<u32>>,
     /// The program that the switch has started with, as BMv2 JSON.
     pub program: Option<Vec<u8>>,
+    /// Where notifications are published, for `bm_mgmt_get_info`.
+    pub notifications: Option<String>,
     /// Turns the switch's time into the time since 1970, both in ns.
     pub since_1970_ns: fn(u64) -> u64,
     /// Limits.
@@ -90,6 +92,7 @@ impl ThriftServer {
             given: Arc::new(Given::default()),
             device_id: config.device_id,
             thrift_port: local_addr.port(),
+            notifications: config.notifications,
             since_1970_ns: config.since_1970_ns,
         };
         let shared = Arc::new(Shared {

@@ -89,7 +89,16 @@ impl Control {
         standing: Standing,
         work: impl FnOnce(&mut Program) -> Result<R, E> + Send + 'static,
     ) -> thrift::Result<R> {
-        let _changing = self.begin(standing)?;
+        let changing = self.begin(standing)?;
+        self.change_as(&changing, work)
+    }
+
+    /// Changes the program as a part of a change.
+    pub(crate) fn change_as<R: Send + 'static, E: Exception>(
+        &self,
+        _changing: &Changing<'_>,
+        work: impl FnOnce(&mut Program) -> Result<R, E> + Send + 'static,
+    ) -> thrift::Result<R> {
         let done = self.run(move |switch| match switch.program_mut() {
             Ok(program) => work(program),
             Err(_) => Err(E::no_program()),
@@ -101,9 +110,18 @@ impl Control {
     pub(crate) fn change_in_visits<R: Send + 'static, E: Exception>(
         &self,
         standing: Standing,
+        work: impl FnMut(&mut Program) -> Result<Option<R>, E> + Send + 'static,
+    ) -> thrift::Result<R> {
+        let changing = self.begin(standing)?;
+        self.change_in_visits_as(&changing, work)
+    }
+
+    /// As [`Self::change_in_visits`], as a part of a change.
+    pub(crate) fn change_in_visits_as<R: Send + 'static, E: Exception>(
+        &self,
+        _changing: &Changing<'_>,
         mut work: impl FnMut(&mut Program) -> Result<Option<R>, E> + Send + 'static,
     ) -> thrift::Result<R> {
-        let _changing = self.begin(standing)?;
         let done = self.run_in_visits(move |visit| {
             pieces(visit, |switch| match switch.program_mut() {
                 Ok(program) => work(program),

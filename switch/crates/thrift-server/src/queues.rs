@@ -1,8 +1,9 @@
-//! Rates and depths of egress queues, as far as a port has one FIFO.
+//! Rates and depths of egress queues.
 //!
-//! BMv2 counts packets. A port here has a line rate in bits and a FIFO in bytes, so a packet counts as
-//! a full-sized frame.
+//! BMv2 counts packets, and so do the egress queues of a port. A port without them has a line rate in
+//! bits and a FIFO in bytes, where a packet counts as a full-sized frame.
 
+use port_settings::OneQueue;
 use switch::Switch;
 use traffic_manager::{LINE_RATE_MAX_BPS, LINE_RATE_MIN_BPS, PortConfig, RateCounts};
 
@@ -10,6 +11,8 @@ use traffic_manager::{LINE_RATE_MAX_BPS, LINE_RATE_MIN_BPS, PortConfig, RateCoun
 const FRAME_BYTES: u64 = 1_518;
 /// The overhead of a frame on the wire: preamble and gap, in bytes.
 const WIRE_BYTES: u64 = 20;
+/// A packet at this rate takes no time that BMv2 counts.
+const NS_PER_S: u64 = 1_000_000_000;
 
 /// A setting of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +24,7 @@ pub(crate) enum Setting {
 }
 
 impl Setting {
-    fn apply(self, config: PortConfig) -> PortConfig {
+    fn of_port(self, config: PortConfig) -> PortConfig {
         match self {
             Self::RatePps(pps) => {
                 let bits = (FRAME_BYTES + WIRE_BYTES) * 8;
@@ -41,20 +44,70 @@ impl Setting {
             },
         }
     }
+
+    fn of_queue(self, queue: &mut OneQueue) {
+        match self {
+            Self::RatePps(pps) => {
+                queue.rate_pps = (1..=NS_PER_S).contains(&pps).then_some(pps);
+                queue.rate_bps = None;
+                queue.burst_bytes = None;
+            }
+            Self::DepthPackets(packets) => {
+                queue.fifo_bytes = Some(u64::MAX);
+                queue.fifo_packets = Some(packets);
+            }
+        }
+    }
 }
 
-/// Sets the FIFO of a port, or of all (`None`). A port that the switch does not have is ignored, as in
-/// BMv2, whose queues exist without ports.
-pub(crate) fn set(switch: &mut Switch, port: Option<i32>, setting: Setting) {
+/// Sets a queue of a port, or of all ports (`None`); without a priority, all queues of the port. A port
+/// that the switch does not have is ignored, as in BMv2, whose queues exist without ports.
+///
+/// # Errors
+/// The port has no such queue: the text says which it has.
+pub(crate) fn set(
+    switch: &mut Switch,
+    port: Option<i32>,
+    priority: Option<i32>,
+    setting: Setting,
+) -> Result<(), String> {
     let lines = switch.lines();
     let of = lines.filter(|(number, _)| port.is_none_or(|port| port == i32::from(*number)));
-    let changed: Vec<_> = of
-        .map(|(number, config)| (number, setting.apply(*config)))
-        .collect();
-    for (number, config) in changed {
-        if let Err(error) = switch.change_port(number, config) {
+    let of: Vec<_> = of.map(|(number, config)| (number, *config)).collect();
+    for (number, config) in of {
+        let queues = switch.queues(number).cloned();
+        let count = queues.as_ref().map_or(1, |queues| queues.queues);
+        let queue = match priority {
+            None => None,
+            Some(priority) => {
+                let queue = usize::try_from(priority).ok();
+                let expected = queue.filter(|queue| *queue < count);
+                Some(expected.ok_or_else(|| refusal(number, priority, count))?)
+            }
+        };
+        let changed = match queues {
+            None => switch.change_port(number, setting.of_port(config)),
+            Some(mut queues) => {
+                for at in (0..count).filter(|at| queue.is_none_or(|queue| queue == *at)) {
+                    setting.of_queue(queues.of.entry(at).or_default());
+                }
+                switch.set_queues(number, Some(queues))
+            }
+        };
+        if let Err(error) = changed {
             tracing::warn!(port = number, %error, "a queue's setting is refused");
         }
+    }
+    Ok(())
+}
+
+fn refusal(port: u16, priority: i32, count: usize) -> String {
+    match count {
+        1 => format!("priority: {priority} given, 0 expected: port {port} has one queue"),
+        _ => format!(
+            "priority: {priority} given, 0 to {} expected: port {port} has {count} queues",
+            count - 1
+        ),
     }
 }
 
@@ -64,7 +117,7 @@ mod tests {
     use traffic_manager::Gaps;
 
     #[test]
-    fn a_packet_is_a_full_sized_frame() {
+    fn a_packet_of_a_port_is_a_full_sized_frame() {
         let before = PortConfig {
             line_rate_bps: None,
             counts: RateCounts::Layer2,
@@ -72,12 +125,30 @@ mod tests {
             delay_ns: 7,
             gaps: Gaps::Accounted,
         };
-        let rate = Setting::RatePps(1_000).apply(before);
+        let rate = Setting::RatePps(1_000).of_port(before);
         assert_eq!(rate.line_rate_bps, Some(12_304_000));
         assert_eq!((rate.counts, rate.delay_ns), (RateCounts::Wire, 7));
         for unlimited in [0, u64::MAX] {
-            assert_eq!(Setting::RatePps(unlimited).apply(rate).line_rate_bps, None);
+            let rate = Setting::RatePps(unlimited).of_port(rate);
+            assert_eq!(rate.line_rate_bps, None);
         }
-        assert_eq!(Setting::DepthPackets(64).apply(before).fifo_bytes, 97_152);
+        assert_eq!(Setting::DepthPackets(64).of_port(before).fifo_bytes, 97_152);
+    }
+
+    #[test]
+    fn a_packet_of_a_queue_is_a_packet() {
+        let mut queue = OneQueue {
+            rate_bps: Some(8_000),
+            ..OneQueue::default()
+        };
+        Setting::RatePps(1_000).of_queue(&mut queue);
+        assert_eq!((queue.rate_pps, queue.rate_bps), (Some(1_000), None));
+        for unlimited in [0, u64::MAX] {
+            Setting::RatePps(unlimited).of_queue(&mut queue);
+            assert_eq!(queue, OneQueue::default());
+        }
+        Setting::DepthPackets(64).of_queue(&mut queue);
+        assert_eq!(queue.fifo_bytes, Some(u64::MAX));
+        assert_eq!(queue.fifo_packets, Some(64));
     }
 }

@@ -40,6 +40,7 @@ pub(crate) struct Services {
     pub(crate) given: Arc<Given>,
     pub(crate) device_id: u64,
     pub(crate) thrift_port: u16,
+    pub(crate) notifications: Option<String>,
     pub(crate) since_1970_ns: fn(u64) -> u64,
 }
 
@@ -164,6 +165,7 @@ impl<'a> Session<'a> {
             replication: Arc::clone(&services.replication),
             device_id: services.device_id,
             thrift_port: services.thrift_port,
+            notifications: services.notifications.clone(),
             standing,
             held: Rc::clone(&held),
             given: Arc::clone(&services.given),

@@ -22,9 +22,6 @@ pub(crate) struct SimpleSwitch {
     pub(crate) standing: Standing,
 }
 
-/// The priority of a port's only queue.
-const DEFAULT_PRIORITY: i32 = 0;
-
 fn not_found() -> thrift::Error {
     InvalidMirroringOperation::new(MirroringOperationErrorCode::SESSION_NOT_FOUND).into()
 }
@@ -46,17 +43,17 @@ impl SimpleSwitch {
             .read(&self.control, |state| state.mirrors.get(mirror_id))
     }
 
-    /// Sets a queue of a port, or of all. A port has one FIFO, as in simple_switch without
-    /// --priority-queues.
-    fn set_queue(&self, port: Option<i32>, priority: i32, setting: Setting) -> thrift::Result<i32> {
-        if priority != DEFAULT_PRIORITY {
-            return Err(application(format!(
-                "priority: {priority} given, {DEFAULT_PRIORITY} expected: a port has one queue"
-            )));
-        }
+    /// Sets a queue of a port, or all of a port, or of all ports.
+    fn set_queue(
+        &self,
+        port: Option<i32>,
+        priority: Option<i32>,
+        setting: Setting,
+    ) -> thrift::Result<i32> {
         let _changing = self.control.begin(self.standing)?;
         self.control
-            .run(move |switch| queues::set(switch, port, setting))?;
+            .run(move |switch| queues::set(switch, port, priority, setting))?
+            .map_err(application)?;
         Ok(0)
     }
 }
@@ -131,15 +128,15 @@ impl SimpleSwitchSyncHandler for SimpleSwitch {
         priority: i32,
         depth_pkts: i32,
     ) -> thrift::Result<i32> {
-        self.set_queue(Some(port_num), priority, depth(depth_pkts))
+        self.set_queue(Some(port_num), Some(priority), depth(depth_pkts))
     }
 
     fn handle_set_egress_queue_depth(&self, port_num: i32, depth_pkts: i32) -> thrift::Result<i32> {
-        self.set_queue(Some(port_num), DEFAULT_PRIORITY, depth(depth_pkts))
+        self.set_queue(Some(port_num), None, depth(depth_pkts))
     }
 
     fn handle_set_all_egress_queue_depths(&self, depth_pkts: i32) -> thrift::Result<i32> {
-        self.set_queue(None, DEFAULT_PRIORITY, depth(depth_pkts))
+        self.set_queue(None, None, depth(depth_pkts))
     }
 
     fn handle_set_egress_priority_queue_rate(
@@ -148,15 +145,15 @@ impl SimpleSwitchSyncHandler for SimpleSwitch {
         priority: i32,
         rate_pps: i64,
     ) -> thrift::Result<i32> {
-        self.set_queue(Some(port_num), priority, rate(rate_pps))
+        self.set_queue(Some(port_num), Some(priority), rate(rate_pps))
     }
 
     fn handle_set_egress_queue_rate(&self, port_num: i32, rate_pps: i64) -> thrift::Result<i32> {
-        self.set_queue(Some(port_num), DEFAULT_PRIORITY, rate(rate_pps))
+        self.set_queue(Some(port_num), None, rate(rate_pps))
     }
 
     fn handle_set_all_egress_queue_rates(&self, rate_pps: i64) -> thrift::Result<i32> {
-        self.set_queue(None, DEFAULT_PRIORITY, rate(rate_pps))
+        self.set_queue(None, None, rate(rate_pps))
     }
 
     /// The time that the program sees in packets (`ingress_global_timestamp`), so that both can be

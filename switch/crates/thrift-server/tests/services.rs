@@ -18,8 +18,9 @@ use bmv2_thrift::standard::{
     TableOperationErrorCode as Code,
 };
 use p4runtime_server::{
-    BoundServer, ServerConfig, ServerLimits, bind, controller_queues, executor,
+    BoundServer, Mappings, ServerConfig, ServerLimits, bind, controller_queues, executor,
 };
+use port_settings::QueueSettings;
 use switch::{Switch, SwitchConfig};
 use thrift::OrderedFloat;
 use thrift::protocol::{TBinaryInputProtocol, TBinaryOutputProtocol, TMultiplexedOutputProtocol};
@@ -62,6 +63,8 @@ impl Bench {
             let added = switch.add_port(port, &format!("veth{port}"), config);
             added.expect("a new port");
         }
+        let queues = switch.set_queues(2, Some(QueueSettings::strict(8)));
+        queues.expect("a port");
         switch.load(PROGRAM).expect("a program");
         let (executor, mut jobs) = executor::channel(64, || ());
         let compiler = switch.compiler();
@@ -75,6 +78,7 @@ impl Bench {
             only_tls: false,
             token: None,
             holders: holders.clone(),
+            mappings: Mappings::default(),
             limits: ServerLimits::default(),
         };
         let listener = p4runtime_server::listen(([127, 0, 0, 1], 0).into()).expect("a port");
@@ -85,6 +89,7 @@ impl Bench {
             device_id: 3,
             holders,
             program: Some(PROGRAM.to_vec()),
+            notifications: None,
             since_1970_ns: |ns| ns + 5_000,
             limits,
         };
@@ -455,6 +460,69 @@ fn members_and_groups_as_in_bmv2() {
 }
 
 #[test]
+fn handles_of_members_are_the_lowest_that_are_free() {
+    let bench = Bench::start();
+    let mut client = bench.standard();
+    let shared = || "KindsIngress.shared".to_owned();
+    let add = |client: &mut StandardSyncClient<Input, Output>| {
+        client.bm_mt_act_prof_add_member(0, shared(), SEND.to_owned(), vec![vec![0, 1]])
+    };
+    for expected in 0..4 {
+        assert_eq!(add(&mut client).expect("added"), expected);
+    }
+    assert_eq!(code(add(&mut client)), Code::TABLE_FULL);
+    for freed in [2, 1] {
+        let deleted = client.bm_mt_act_prof_delete_member(0, shared(), freed);
+        deleted.expect("deleted");
+    }
+    assert_eq!(add(&mut client).expect("added"), 1);
+    assert_eq!(add(&mut client).expect("added"), 2);
+    bench.stop();
+}
+
+#[test]
+fn meters_of_entries_are_an_array_too() {
+    let bench = Bench::start();
+    let mut client = bench.standard();
+    let routes = || "KindsIngress.routes".to_owned();
+    let meter = || "KindsIngress.route_meter".to_owned();
+    let rate = |rate, burst| BmMeterRateConfig::new(OrderedFloat(rate), burst);
+    let rates = vec![rate(0.5, 1_000), rate(1.5, 2_000)];
+    let set = client.bm_meter_array_set_rates(0, meter(), rates.clone());
+    set.expect("a table without entries");
+    for last in 0..2 {
+        let key = vec![lpm(&[2, 0, 0, 0, 0, last], 48), exact(&[0, 1])];
+        let data = vec![vec![2, 0, 0, 0, 0, 1], vec![0, 2]];
+        let action = "KindsIngress.set_dst".to_owned();
+        client
+            .bm_mt_add_entry(0, routes(), key, action, data, options(0))
+            .expect("added");
+    }
+    assert_eq!(client.bm_meter_get_rates(0, meter(), 1).expect("read"), []);
+    let set = client.bm_meter_array_set_rates(0, meter(), rates.clone());
+    set.expect("set");
+    let other = vec![rate(2.0, 10), rate(3.0, 20)];
+    client
+        .bm_meter_set_rates(0, meter(), 1, other.clone())
+        .expect("set");
+    for (handle, expected) in [(0, &rates), (1, &other)] {
+        let of_entry = client.bm_mt_get_meter_rates(0, routes(), handle);
+        assert_eq!(of_entry.expect("read"), *expected);
+        let of_array = client.bm_meter_get_rates(0, meter(), handle);
+        assert_eq!(of_array.expect("read"), *expected);
+    }
+    // The table has 4 entries at most.
+    assert!(client.bm_meter_get_rates(0, meter(), 4).is_err());
+    let set = client.bm_meter_set_rates(0, meter(), 3, rates.clone());
+    set.expect("no entry has it");
+    for wrong in [&rates[..1], &[rate(2.0, 1), rate(1.0, 1)]] {
+        let set = client.bm_meter_array_set_rates(0, meter(), wrong.to_vec());
+        assert!(set.is_err());
+    }
+    bench.stop();
+}
+
+#[test]
 fn arrays_and_value_sets() {
     let bench = Bench::start();
     let mut client = bench.standard();
@@ -509,9 +577,13 @@ fn arrays_and_value_sets() {
     client
         .bm_parse_vset_add(0, types(), vec![0x12, 0x34])
         .expect("added");
+    // The command line's form of it.
     client
-        .bm_parse_vset_add(0, types(), vec![0x12, 0x34])
+        .bm_parse_vset_add(0, types(), vec![0, 0x12, 0x34])
         .expect("no error");
+    for wrong in [vec![0x34], vec![1, 0x12, 0x34]] {
+        assert!(client.bm_parse_vset_add(0, types(), wrong).is_err());
+    }
     let values = client.bm_parse_vset_get(0, types()).expect("read");
     assert_eq!(values, [[0x12, 0x34]]);
     client
@@ -557,7 +629,19 @@ fn groups_lags_and_mirrors_reach_the_switch() {
     target.mirroring_session_delete(100).expect("deleted");
     target.set_all_egress_queue_rates(1_000).expect("set");
     target.set_egress_queue_depth(1, 10).expect("set");
-    assert!(text(target.set_egress_priority_queue_depth(1, 1, 10)).contains("one queue"));
+    assert!(text(target.set_egress_priority_queue_depth(1, 1, 10)).contains("has one queue"));
+    target
+        .set_egress_priority_queue_rate(2, 7, 1_000)
+        .expect("set");
+    target
+        .set_egress_priority_queue_depth(2, 7, 10)
+        .expect("set");
+    assert!(text(target.set_egress_priority_queue_rate(2, 8, 10)).contains("has 8 queues"));
+    assert!(text(target.set_egress_priority_queue_rate(2, -1, 10)).contains("has 8 queues"));
+    // simple_switch has queues of ports that it does not have.
+    target
+        .set_egress_priority_queue_depth(9, 1, 10)
+        .expect("ignored");
     assert_eq!(target.get_time_elapsed_us().expect("a time"), 0);
     assert_eq!(target.get_time_since_epoch_us().expect("a time"), 5);
     let ports = bench.standard().bm_dev_mgr_show_ports().expect("ports");

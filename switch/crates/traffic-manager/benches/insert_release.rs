@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use traffic_manager::hold::Hold;
-use traffic_manager::{Gaps, Limits, PortConfig, Queued, RateCounts, TrafficManager};
+use traffic_manager::{Gaps, HeaderFields, Limits, PortConfig, Queued, RateCounts, TrafficManager};
 
 /// As in `pacing_switch`.
 #[global_allocator]
@@ -46,6 +46,8 @@ fn manager() -> TrafficManager<u32> {
 
 fn insert(tm: &mut TrafficManager<u32>, class: u32, departure_ns: u64) {
     let packet = Queued {
+        queue: 0,
+        header: HeaderFields::default(),
         payload: class,
         length_bytes: 1514,
         arrival_ns: 0,

@@ -61,13 +61,21 @@ pub enum DropCause {
     GapFrame,
     /// An `assert` or `assume` of the program failed, or an action's loops did not end.
     Assertion,
+    /// The packet's egress queue has no room for it (depth in bytes or packets).
+    QueueFull,
+    /// Active queue management of the egress queue dropped the packet, to signal congestion.
+    Aqm,
+    /// The program chose an egress queue that the port does not have.
+    NoSuchQueue,
+    /// The packet's egress queue holds its share of the port's common buffer.
+    BufferShare,
     /// A fault of the switch itself: a case that cannot happen did. Please report it.
     InternalError,
 }
 
 impl DropCause {
     /// Every cause, in the order of the counters.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 27] = [
         Self::ParserError,
         Self::NoRoute,
         Self::ClassLimit,
@@ -90,6 +98,10 @@ impl DropCause {
         Self::PauseFrame,
         Self::GapFrame,
         Self::Assertion,
+        Self::QueueFull,
+        Self::Aqm,
+        Self::NoSuchQueue,
+        Self::BufferShare,
         Self::InternalError,
     ];
 
@@ -118,6 +130,10 @@ impl DropCause {
             Self::PauseFrame => "pause-frame",
             Self::GapFrame => "gap-frame",
             Self::Assertion => "assertion",
+            Self::QueueFull => "queue-full",
+            Self::Aqm => "aqm",
+            Self::NoSuchQueue => "no-such-queue",
+            Self::BufferShare => "buffer-share",
             Self::InternalError => "internal-error",
         }
     }

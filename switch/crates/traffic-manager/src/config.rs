@@ -1,6 +1,6 @@
-//! Limits, the settings of a port, and the errors of a configuration.
+//! Limits, and the settings of a port.
 
-use crate::gaps::{GAP_FRAME_MAX_BYTES, GAP_FRAME_MIN_BYTES, Gaps};
+use crate::gaps::Gaps;
 
 /// Lowest line rate of a port, in bit/s.
 pub const LINE_RATE_MIN_BPS: u64 = 8_000;
@@ -8,6 +8,9 @@ pub const LINE_RATE_MIN_BPS: u64 = 8_000;
 pub const LINE_RATE_MAX_BPS: u64 = 100_000_000_000;
 /// Longest propagation delay of a port, in nanoseconds.
 pub const DELAY_MAX_NS: u64 = 10_000_000_000;
+
+/// Ethernet's longest frame, layer 2 + FCS.
+pub(crate) const FRAME_DEFAULT_BYTES: u64 = 1_518;
 
 /// Bytes of a frame check sequence.
 pub(crate) const FCS_BYTES: u64 = 4;
@@ -76,47 +79,3 @@ pub struct PortConfig {
 pub(crate) const fn frame_bytes(length_bytes: u32) -> u64 {
     length_bytes as u64 + FCS_BYTES
 }
-
-/// The error for a port that was not added or changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PortError {
-    /// The port exists already.
-    Exists(u16),
-    /// No such port.
-    NoSuchPort(u16),
-    /// As many ports as [`Limits::max_ports`] allows.
-    TooManyPorts(usize),
-    /// Line rate out of range, in bit/s.
-    LineRate(u64),
-    /// Longest PAUSE frame out of range, in bytes.
-    GapFrame(u32),
-    /// PAUSE frames fill a line's time, and the port has no line rate.
-    GapsWithoutRate,
-}
-
-impl std::fmt::Display for PortError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Exists(port) => write!(f, "port {port} exists already"),
-            Self::NoSuchPort(port) => write!(f, "no port {port}"),
-            Self::TooManyPorts(limit) => write!(f, "no more than {limit} ports"),
-            Self::LineRate(rate) => write!(
-                f,
-                "line rate {rate} bit/s is not between 8 kbit/s and 100 Gbit/s"
-            ),
-            Self::GapFrame(bytes) => write!(
-                f,
-                "longest PAUSE frame of {bytes} bytes is not between {GAP_FRAME_MIN_BYTES} and \
-                 {GAP_FRAME_MAX_BYTES}"
-            ),
-            Self::GapsWithoutRate => {
-                write!(
-                    f,
-                    "PAUSE frames in the gaps need a line rate, which the port has not"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for PortError {}

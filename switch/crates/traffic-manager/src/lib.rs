@@ -36,7 +36,11 @@
 //!   packet that a late poll started late by more than an eighth of its cost, the next of its class
 //!   has `E = max(departure_ns, R, S)`, `S = start + 7/8 cost`; after one that waited for `S`,
 //!   `S' = S + 7/8 cost` (of when it could have gone: polls that are always late cost no rate). If
-//!   none waits, `R' = max(R', S)`: it may wait up to a packet's time longer than it had to.
+//!   none waits, `R' = max(R', S)`: it may wait up to a packet's time longer than it had to. S does not
+//!   keep packets with the same `departure_ns` apart, because packets of a quantum leave together.
+//! * **Egress queues** take the FIFO's place on a port that has them
+//!   ([`TrafficManager::set_queues`]): `u = max(smallest E of all queues, port_free)`, and of the queues
+//!   with `E <= u` the port's scheduler chooses one. So paced packets go before all queues.
 //! * **Start, unpaced.** At `u`, even if the poll comes later: a link emulator must not add its
 //!   own lateness. But an unpaced packet does not overtake a paced one because of a late poll:
 //!   if a paced head was eligible at `u`, it goes first, at `now`, and the FIFO after it.
@@ -60,7 +64,7 @@
 //!
 //! ```
 //! use traffic_manager::hold::{Hold, time_per_byte_q24};
-//! use traffic_manager::{Gaps, Limits, PortConfig, Queued, RateCounts, TrafficManager};
+//! use traffic_manager::{HeaderFields, Gaps, Limits, PortConfig, Queued, RateCounts, TrafficManager};
 //!
 //! fn start_all(tm: &mut TrafficManager<&'static str>, now_ns: u64) {
 //!     while let Some(start) = tm.dequeue(now_ns, now_ns) {
@@ -92,7 +96,7 @@
 //! };
 //! for (payload, hold) in [("paced", Some(hold)), ("unpaced", None)] {
 //!     start_all(&mut tm, 0);
-//!     let packet = Queued { payload, length_bytes: 1514, arrival_ns: 0, hold };
+//!     let packet = Queued { payload, length_bytes: 1514, arrival_ns: 0, hold, queue: 0, header: HeaderFields::default() };
 //!     tm.enqueue(1, packet).map_err(|refused| refused.cause.as_str())?;
 //!     start_all(&mut tm, 0);
 //! }
@@ -128,6 +132,8 @@ mod manager;
 mod packet;
 mod paged;
 mod port;
+mod port_error;
+mod queueing;
 mod queues;
 mod slab;
 mod statistics;
@@ -137,9 +143,19 @@ mod timer_wheel;
 pub use cause::{DropCause, DropCount, DropCounters};
 pub use class_sums::Held;
 pub use config::{
-    DELAY_MAX_NS, LINE_RATE_MAX_BPS, LINE_RATE_MIN_BPS, Limits, PortConfig, PortError, RateCounts,
+    DELAY_MAX_NS, LINE_RATE_MAX_BPS, LINE_RATE_MIN_BPS, Limits, PortConfig, RateCounts,
 };
 pub use gaps::{GAP_FRAME_DEFAULT_BYTES, GAP_FRAME_MAX_BYTES, GAP_FRAME_MIN_BYTES, Gaps};
 pub use manager::TrafficManager;
-pub use packet::{Delivery, Dequeued, Frame, Queued, Refused, TransmitToken};
+pub use packet::{
+    Colour, Delivery, Dequeued, DroppedAtHead, Ecn, Frame, HeaderFields, Queued, Refused,
+    TransmitToken,
+};
+pub use port_error::PortError;
+pub use queueing::{
+    AQM_TIME_MAX_NS, AqmConfig, BUFFER_SHARE_MAX_PPM, BUFFER_SHARE_ONE_PPM, Below, CHILDREN_MAX,
+    CodelConfig, DEPTH_MAX, Discipline, DualPi2Config, FLOWS_MAX, FqCodelConfig, MaxRate,
+    NODES_MAX, PieConfig, QUEUES_MAX, QueueConfig, QueueStatistics, QueueingConfig, QueueingError,
+    Reads, RedConfig, RedProfile, Scheduler, SchedulerChild, SchedulerNode, WEIGHT_MAX,
+};
 pub use statistics::{PortStatistics, QueueState, Statistics, TIME_BUCKETS, TimeHistogram};

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use crate::class_sums::{ClassSums, Held};
 use crate::config::frame_bytes;
 use crate::paged::{PAGE, Paged};
-use crate::slab::{List, Meta, Slab};
+use crate::slab::{List, Meta, NONE, Slab};
 use crate::time::Q24;
 
 /// Stands for no port: the traffic manager has no port with this number.
@@ -22,7 +22,9 @@ const PORT_BITS: u32 = u16::BITS;
 /// A class queue of one port. Small, because a million classes may each have one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Queue {
-    pub(crate) list: List,
+    /// First and last packet. Of an empty queue, parts of a [`Spacing`]: its time after R, and its
+    /// departure time.
+    ends_or_spacing: [u32; 2],
     /// R, whole nanoseconds and fraction (2^-24 ns).
     release_ns: u64,
     release_fraction: u32,
@@ -34,13 +36,23 @@ pub(crate) struct Queue {
 impl Default for Queue {
     fn default() -> Self {
         Self {
-            list: List::default(),
+            ends_or_spacing: [0, 0],
             release_ns: 0,
             release_fraction: 0,
             packets: 0,
             bytes_and_port: NO_PORT.into(),
         }
     }
+}
+
+/// R of a queue after a packet left, and the distance that the next packet keeps from it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spacing {
+    /// R.
+    pub(crate) release: Q24,
+    /// S: the earliest start of a packet with another departure time than the one that left. At most
+    /// R when the class does not catch up with spaced packets.
+    pub(crate) spaced: Q24,
 }
 
 impl Queue {
@@ -61,11 +73,49 @@ impl Queue {
         Q24::from_parts(self.release_ns, self.release_fraction)
     }
 
-    /// Whether the queue can be forgotten: it is empty, and its R has passed. Then R has no effect,
-    /// because E = max(departure, R), and departures are not before arrivals.
-    fn is_idle(&self, now: Q24) -> bool {
-        self.packets == 0 && self.release() <= now
+    /// The first packet; [`NONE`] if it is empty.
+    pub(crate) fn head(&self) -> u32 {
+        self.list().head
     }
+
+    fn list(&self) -> List {
+        match (self.packets, self.ends_or_spacing) {
+            (0, _) => List::default(),
+            (_, [head, tail]) => List { head, tail },
+        }
+    }
+
+    fn set_list(&mut self, List { head, tail }: List) {
+        self.ends_or_spacing = [head, tail];
+    }
+
+    /// The time after R when a packet with another departure time than the last one may start, of an
+    /// empty queue.
+    fn spacing(&self) -> Q24 {
+        let [spacing_ns, _] = self.ends_or_spacing;
+        Q24::from_ns(spacing_ns.into())
+    }
+
+    /// The earliest start of the first packet of an empty queue.
+    fn earliest(&self, departure_ns: u64) -> Q24 {
+        let [_, last_departure] = self.ends_or_spacing;
+        if last_departure == low_bits(departure_ns) {
+            self.release()
+        } else {
+            self.release().plus(self.spacing().raw())
+        }
+    }
+
+    /// Whether the queue can be forgotten: it is empty, and R and S have passed. Then they have no
+    /// effect, because E = max(departure, R, S), and departures are not before arrivals.
+    fn is_idle(&self, now: Q24) -> bool {
+        self.packets == 0 && self.release().plus(self.spacing().raw()) <= now
+    }
+}
+
+/// The part of a departure time that an empty queue keeps.
+fn low_bits(departure_ns: u64) -> u32 {
+    departure_ns as u32
 }
 
 /// A packet that left its queue.
@@ -77,8 +127,8 @@ pub(crate) struct Unlinked {
     pub(crate) bytes: u64,
     /// The queue's first packet now; none if it is empty.
     pub(crate) next: u32,
-    /// R of the queue now.
-    pub(crate) release: Q24,
+    /// R and S of the queue now.
+    pub(crate) spacing: Spacing,
 }
 
 /// The queues.
@@ -191,8 +241,8 @@ impl ClassQueues {
         self.further.retain(|_, pages| pages.used_pages() > 0);
     }
 
-    /// Appends a packet to a queue that exists; gives it back otherwise. Returns R if the queue was
-    /// empty.
+    /// Appends a packet to a queue that exists; gives it back otherwise. If the queue was empty,
+    /// returns the time before which the packet may not start, max(R, S).
     pub(crate) fn push<P>(
         &mut self,
         (port, class): (u16, u32),
@@ -203,35 +253,45 @@ impl ClassQueues {
         let Some(queue) = self.get_mut(port, class) else {
             return Err(payload);
         };
-        let before = (queue.packets == 0).then(|| queue.release());
-        slab.push(&mut queue.list, payload, meta)?;
+        let earliest = (queue.packets == 0).then(|| queue.earliest(meta.departure_ns));
+        let mut list = queue.list();
+        slab.push(&mut list, payload, meta)?;
+        queue.set_list(list);
         queue.packets += 1;
         queue.bytes_and_port += frame_bytes(meta.length_bytes) << PORT_BITS;
         if let Some(further) = self.further_mut(port, class) {
             *further += frame_bytes(meta.length_bytes);
         }
         self.sums.enter(class, one(frame_bytes(meta.length_bytes)));
-        Ok(before)
+        Ok(earliest)
     }
 
-    /// Unlinks the first packet of a queue, and sets its R to what `release` makes of the packet,
-    /// R, and whether it was the last.
+    /// Unlinks the first packet of a queue, and sets its R and S to what `space` makes of the packet
+    /// and R.
     pub(crate) fn unlink<P>(
         &mut self,
         (port, class): (u16, u32),
         slab: &Slab<P>,
-        release: impl FnOnce(&Meta, Q24, bool) -> Q24,
+        space: impl FnOnce(&Meta, Q24) -> Spacing,
     ) -> Option<Unlinked> {
         let queue = self.get_mut(port, class)?;
-        let node = slab.unlink(&mut queue.list)?;
+        let mut list = queue.list();
+        let node = slab.unlink(&mut list)?;
         let meta = slab.meta(node)?;
         let bytes = frame_bytes(meta.length_bytes);
         queue.packets -= 1;
         queue.bytes_and_port -= bytes << PORT_BITS;
-        let release = release(meta, queue.release(), queue.packets == 0);
-        queue.release_ns = release.whole_ns();
-        queue.release_fraction = release.fraction();
-        let next = queue.list.head;
+        let spacing = space(meta, queue.release());
+        queue.release_ns = spacing.release.whole_ns();
+        queue.release_fraction = spacing.release.fraction();
+        let next = list.head;
+        if next == NONE {
+            let after_release_ns = spacing.spaced.since(spacing.release).ceil_ns();
+            let after_release_ns = u32::try_from(after_release_ns).unwrap_or(u32::MAX);
+            queue.ends_or_spacing = [after_release_ns, low_bits(meta.departure_ns)];
+        } else {
+            queue.set_list(list);
+        }
         if let Some(further) = self.further_mut(port, class) {
             *further -= bytes;
         }
@@ -240,7 +300,7 @@ impl ClassQueues {
             node,
             bytes,
             next,
-            release,
+            spacing,
         })
     }
 
@@ -267,7 +327,8 @@ impl ClassQueues {
                 packets: queue.packets.into(),
             };
             sums.leave(class, held);
-            while let Some(payload) = slab.pop(&mut queue.list) {
+            let mut list = queue.list();
+            while let Some(payload) = slab.pop(&mut list) {
                 out(payload);
             }
             *queue = Queue::default();

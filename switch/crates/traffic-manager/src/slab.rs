@@ -44,7 +44,7 @@ pub(crate) struct Meta {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct List {
     pub(crate) head: u32,
-    tail: u32,
+    pub(crate) tail: u32,
 }
 
 impl Default for List {
@@ -103,6 +103,13 @@ impl<P> Slab<P> {
 
     /// Appends a packet to `list`; gives the payload back when the slab is full.
     pub(crate) fn push(&mut self, list: &mut List, payload: P, meta: Meta) -> Result<u32, P> {
+        let at = self.insert(payload, meta)?;
+        self.link(list, at);
+        Ok(at)
+    }
+
+    /// Adds a packet that is in no list; gives the payload back when the slab is full.
+    pub(crate) fn insert(&mut self, payload: P, meta: Meta) -> Result<u32, P> {
         if self.free() == 0 {
             return Err(payload);
         }
@@ -111,7 +118,7 @@ impl<P> Slab<P> {
             next: NONE,
             meta,
         };
-        let at = match self.free.pop() {
+        Ok(match self.free.pop() {
             Some(at) => {
                 if let Some(place) = self.nodes.get_mut(at as usize) {
                     *place = node;
@@ -123,13 +130,16 @@ impl<P> Slab<P> {
                 // `limit` <= NONE, so the index fits.
                 self.nodes.len() as u32 - 1
             }
-        };
+        })
+    }
+
+    /// Appends a packet that is in no list to `list`.
+    pub(crate) fn link(&mut self, list: &mut List, at: u32) {
         match self.nodes.get_mut(list.tail as usize) {
             Some(tail) if list.head != NONE => tail.next = at,
             _ => list.head = at,
         }
         list.tail = at;
-        Ok(at)
     }
 
     /// Unlinks the first packet of `list` and returns its place, for an immediate [`Self::take`].

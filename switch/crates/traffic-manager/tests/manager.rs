@@ -2,8 +2,8 @@
 
 use traffic_manager::hold::Hold;
 use traffic_manager::{
-    Dequeued, DropCause, Frame, Gaps, Limits, PortConfig, PortError, Queued, RateCounts, Refused,
-    TrafficManager,
+    Dequeued, DropCause, Frame, Gaps, HeaderFields, Limits, PortConfig, PortError, Queued,
+    RateCounts, Refused, TrafficManager,
 };
 
 const CONFIG: PortConfig = PortConfig {
@@ -31,6 +31,8 @@ fn manager(limits: Limits) -> TrafficManager<u32> {
 
 fn unpaced(payload: u32, arrival_ns: u64) -> Queued<u32> {
     Queued {
+        queue: 0,
+        header: HeaderFields::default(),
         payload,
         length_bytes: 1514,
         arrival_ns,
@@ -475,6 +477,93 @@ fn polls_that_are_always_late_cost_a_spaced_class_no_rate() {
     // The last is due at 218,592; with 5 us added to each gap it would go after 236,268.
     let late_ns: Vec<u64> = (0..).zip(&started).map(|(i, ns)| ns - i * 24_288).collect();
     assert!(late_ns.iter().all(|ns| *ns < 8_036), "{late_ns:?}");
+}
+
+/// Port 2 without a line rate, whose classes catch up with spaced packets.
+fn spaced_port() -> TrafficManager<u32> {
+    let mut tm = manager(Limits::default());
+    tm.space_catch_up();
+    let no_line = PortConfig {
+        line_rate_bps: None,
+        ..CONFIG
+    };
+    tm.add_port(2, no_line).expect("a new port");
+    tm
+}
+
+/// A packet of class 5, of which three leave each 72,864 ns.
+fn in_quantum(number: u32) -> Queued<u32> {
+    let mut packet = paced(number, 5, 1_000_000 + u64::from(number / 3) * 72_864);
+    if let Some(hold) = &mut packet.hold {
+        hold.allowance_ns = 72_864 + 24_288;
+    }
+    packet
+}
+
+/// Sends all packets that are due at `now_ns`, and notes their starts.
+fn send_due(tm: &mut TrafficManager<u32>, now_ns: u64, started: &mut Vec<u64>) {
+    while let Some(start) = tm.dequeue(now_ns, now_ns) {
+        started.push(start.start_ns);
+        transmit(tm, start).expect("room");
+    }
+}
+
+/// Whether the packets of each quantum started together.
+fn leave_together(started: &[u64]) -> bool {
+    started.chunks(3).all(|quantum| quantum[0] == quantum[2])
+}
+
+#[test]
+fn packets_of_a_quantum_leave_together_however_late() {
+    let mut tm = spaced_port();
+    for number in 0..9 {
+        tm.enqueue(2, in_quantum(number)).expect("room");
+    }
+    let mut started = Vec::new();
+    while let Some(next_ns) = tm.next_dequeue_ns() {
+        send_due(&mut tm, next_ns + 20_000, &mut started);
+    }
+    assert!(
+        leave_together(&started) && started.len() == 9,
+        "{started:?}"
+    );
+}
+
+#[test]
+fn packets_of_a_quantum_leave_together_when_each_finds_its_queue_empty() {
+    let mut tm = spaced_port();
+    let mut started = Vec::new();
+    for number in 0..9 {
+        let packet = in_quantum(number);
+        // The poll is 20 us late for the first of a quantum, and takes the others as they come.
+        let now_ns = packet.hold.expect("paced").departure_ns + 20_000;
+        tm.enqueue(2, packet).expect("room");
+        send_due(&mut tm, now_ns, &mut started);
+    }
+    assert!(
+        leave_together(&started) && started.len() == 9,
+        "{started:?}"
+    );
+}
+
+#[test]
+fn a_packet_with_another_departure_is_spaced_from_one_that_left_an_empty_queue() {
+    let mut tm = spaced_port();
+    let mut allowed = |number: u32, departure_ns: u64| {
+        let mut packet = paced(number, 5, departure_ns);
+        if let Some(hold) = &mut packet.hold {
+            hold.allowance_ns = 100_000;
+        }
+        tm.enqueue(2, packet).expect("room");
+        let now_ns = tm.next_dequeue_ns().expect("queued").max(1_020_000);
+        let start = tm.dequeue(now_ns, now_ns).expect("due");
+        let start_ns = start.start_ns;
+        transmit(&mut tm, start).expect("room");
+        start_ns
+    };
+    assert_eq!(allowed(0, 1_000_000), 1_020_000);
+    // It gains an eighth of the 24,288 ns of a packet.
+    assert_eq!(allowed(1, 1_000_001), 1_041_252);
 }
 
 #[test]

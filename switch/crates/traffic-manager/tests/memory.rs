@@ -2,7 +2,9 @@
 //! meanwhile.
 
 use traffic_manager::hold::Hold;
-use traffic_manager::{Frame, Gaps, Limits, PortConfig, Queued, RateCounts, TrafficManager};
+use traffic_manager::{
+    Frame, Gaps, HeaderFields, Limits, PortConfig, Queued, RateCounts, TrafficManager,
+};
 
 const CLASSES: u32 = 1 << 20;
 const PORTS: u16 = 64;
@@ -43,6 +45,8 @@ fn an_idle_class_takes_at_most_64_bytes() {
             allowance_ns: 0,
         };
         let packet = Queued {
+            queue: 0,
+            header: HeaderFields::default(),
             payload: class,
             length_bytes: 60,
             arrival_ns: 0,

@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use traffic_manager::hold::{FRACTION_BITS, Hold, time_per_byte_q24};
 use traffic_manager::{
-    DropCause, Frame, Gaps, Limits, PortConfig, Queued, RateCounts, TrafficManager,
+    DropCause, Frame, Gaps, HeaderFields, Limits, PortConfig, Queued, RateCounts, TrafficManager,
 };
 
 const PORTS: [u16; 3] = [1, 4, 511];
@@ -46,6 +46,8 @@ struct NaivePort {
     release_q24: std::collections::BTreeMap<u32, u128>,
     /// S by class, of those that are catching up with spaced packets; `None`: they do not.
     spaced_q24: Option<std::collections::BTreeMap<u32, u128>>,
+    /// The low 32 bits of the departure time of the last packet that left, by class.
+    last_departure: std::collections::BTreeMap<u32, u32>,
     late_poll_ns: u64,
     on_the_way: Vec<(u64, u32)>,
     last_delivery_ns: u64,
@@ -70,6 +72,21 @@ impl NaivePort {
     fn spaced_q24(&self, class: u32) -> u128 {
         let spaced = self.spaced_q24.as_ref();
         spaced.and_then(|all| all.get(&class)).copied().unwrap_or(0)
+    }
+
+    /// Forgets S of an empty queue for a packet with the departure time of the one that left last.
+    fn leave_together(&mut self, packet: &Waiting) {
+        let Some(hold) = packet.hold else { return };
+        let is_empty = !self
+            .waiting
+            .iter()
+            .any(|waiting| waiting.hold.is_some_and(|other| other.class == hold.class));
+        let departure = packet.departure_ns() as u32;
+        if is_empty && self.last_departure.get(&hold.class) == Some(&departure) {
+            self.spaced_q24
+                .as_mut()
+                .and_then(|spaced| spaced.remove(&hold.class));
+        }
     }
 
     /// E of `packet` as the head of its queue.
@@ -158,10 +175,19 @@ impl NaivePort {
                     };
                     let next = from + u128::from(hold.cost_q24) - gain;
                     let is_class = |p: &Waiting| p.hold.is_some_and(|h| h.class == hold.class);
-                    if self.waiting.iter().any(is_class) {
-                        spaced.insert(hold.class, next);
-                    } else {
-                        *release = (*release).max(next);
+                    match self.waiting.iter().find(|waiting| is_class(waiting)) {
+                        Some(head) if head.departure_ns() == packet.departure_ns() => {}
+                        Some(_) => {
+                            spaced.insert(hold.class, next);
+                        }
+                        // An empty queue keeps S in whole nanoseconds after R, up to 32 bits of them.
+                        None => {
+                            let after_ns = ceil_ns(next.saturating_sub(*release));
+                            let after_ns = after_ns.min(u32::MAX.into());
+                            spaced.insert(hold.class, *release + q24(after_ns));
+                            let departure = packet.departure_ns() as u32;
+                            self.last_departure.insert(hold.class, departure);
+                        }
                     }
                 }
             }
@@ -284,6 +310,7 @@ impl Pair {
             waiting: Vec::new(),
             release_q24: Default::default(),
             spaced_q24: spaces_catch_up.then(Default::default),
+            last_departure: Default::default(),
             late_poll_ns: 0,
             on_the_way: Vec::new(),
             last_delivery_ns: 0,
@@ -305,6 +332,8 @@ impl Pair {
         let payload = self.next_payload;
         self.next_payload += 1;
         let queued = Queued {
+            queue: 0,
+            header: HeaderFields::default(),
             payload,
             length_bytes,
             arrival_ns,
@@ -330,13 +359,15 @@ impl Pair {
         {
             Err(DropCause::FifoFull)
         } else {
-            naive.waiting.push(Waiting {
+            let packet = Waiting {
                 payload,
                 length_bytes,
                 arrival_ns,
                 sequence: self.sequence,
                 hold,
-            });
+            };
+            naive.leave_together(&packet);
+            naive.waiting.push(packet);
             self.sequence += 1;
             Ok(())
         };

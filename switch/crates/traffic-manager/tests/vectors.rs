@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use traffic_manager::hold::{FRACTION_BITS, Hold, time_per_byte_q24};
 use traffic_manager::{
-    DropCause, Frame, GAP_FRAME_DEFAULT_BYTES, GAP_FRAME_MIN_BYTES, Gaps, Limits, PortConfig,
-    Queued, RateCounts, TrafficManager,
+    DropCause, Frame, GAP_FRAME_DEFAULT_BYTES, GAP_FRAME_MIN_BYTES, Gaps, HeaderFields, Limits,
+    PortConfig, Queued, RateCounts, TrafficManager,
 };
 
 #[derive(Deserialize)]
@@ -199,6 +199,8 @@ impl Harness {
             None
         };
         let queued = Queued {
+            queue: 0,
+            header: HeaderFields::default(),
             payload: packet.id,
             length_bytes: packet.length_bytes,
             arrival_ns: now_ns,

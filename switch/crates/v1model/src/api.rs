@@ -5,6 +5,35 @@ use crate::clone_request::CloneRequest;
 use crate::trace::Step;
 use traffic_manager::hold::Hold;
 
+/// The engine that runs a program. The results are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Engine {
+    /// Machine code, made when the program is loaded; the interpreter, if that is not possible, and for
+    /// packets whose steps are wanted.
+    #[default]
+    Auto,
+    /// Machine code, except for packets whose steps are wanted. A program of which none can be made is
+    /// refused.
+    Machine,
+    /// The interpreter.
+    Interpreter,
+}
+
+/// The engine of a loaded program ([`crate::Pipeline::engine`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EngineInUse<'a> {
+    /// Machine code of so many bytes.
+    Machine {
+        /// Bytes of code.
+        code_bytes: usize,
+    },
+    /// The interpreter, and why there is no machine code although it is wanted.
+    Interpreter {
+        /// The reason why the translation failed.
+        because: Option<&'a str>,
+    },
+}
+
 /// Settings and limits of one loaded program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadOptions {
@@ -24,6 +53,8 @@ pub struct LoadOptions {
     pub max_state_bytes: usize,
     /// Whether tables keep BMv2's handles of their entries ([`crate::Pipeline::entry_handle`]).
     pub entry_handles: bool,
+    /// The engine that runs the program.
+    pub engine: Engine,
     /// Seed of the `random` extern; runs with the same seed and packets are identical.
     pub random_seed: u64,
 }
@@ -38,6 +69,7 @@ impl Default for LoadOptions {
             max_program_bytes: 64 << 20,
             max_state_bytes: 2 << 30,
             entry_handles: false,
+            engine: Engine::default(),
             random_seed: 0x5eed_0f9a_ce00_0001,
         }
     }
@@ -128,10 +160,12 @@ pub struct EgressInput {
     pub rid: u16,
     /// The time when the packet was queued, in ns.
     pub enqueued_ns: u64,
-    /// The number of packets that waited for the port when it was queued.
+    /// The number of packets that waited in its queue, or for the port, when it was queued.
     pub enq_qdepth: u32,
-    /// The number of packets that waited for the port when it left.
+    /// The number of packets that waited there when it left.
     pub deq_qdepth: u32,
+    /// The queue that it left.
+    pub qid: u8,
     /// Why the packet is here.
     pub instance_type: InstanceType,
 }
@@ -158,8 +192,6 @@ pub struct IngressVerdict {
     pub clone: Option<CloneRequest>,
     /// The digest that the program requested: call [`crate::Pipeline::digest`].
     pub digest: Option<usize>,
-    /// `standard_metadata.priority`, 0 if the program has none.
-    pub priority: u8,
     /// The parser ended with an error. The ingress control ran all the same, as in BMv2.
     pub parser_error: bool,
     /// A checksum was wrong.

@@ -48,11 +48,20 @@ pub(crate) struct Calculation {
 /// An internet checksum over fields of one header: as 2^16 is 1 modulo 2^16 - 1, each field counts
 /// as its value times a power of two that depends on where it stands.
 #[derive(Debug, Clone)]
-struct Sum {
+pub(crate) struct Sum {
     /// Validity slot of the header.
-    valid: u32,
-    /// Slot and power of each word.
-    terms: Box<[(u32, u32)]>,
+    pub valid: u32,
+    pub terms: Box<[Term]>,
+}
+
+/// A word of a sum.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Term {
+    pub slot: u32,
+    /// It counts as its value times 2 to this.
+    pub power: u32,
+    /// Most bits of its value.
+    pub bits: u32,
 }
 
 /// Most terms of a sum: each is below 2^48, so that their sum fits in a word.
@@ -82,7 +91,11 @@ impl Sum {
             // The bits to the right of it in its 16-bit word. Its upper limbs are 64 bits to the left,
             // which is 1 modulo 2^16 - 1.
             let power = end.next_multiple_of(16) - end;
-            terms.extend((0..field.limbs()).map(|limb| (field.slot + limb, power)));
+            terms.extend((0..field.limbs()).map(|limb| Term {
+                slot: field.slot + limb,
+                power,
+                bits: (field.bits - (64 * limb).min(field.bits)).min(64),
+            }));
         }
         (terms.len() <= MAX_TERMS).then(|| Self {
             valid,
@@ -94,9 +107,9 @@ impl Sum {
     fn compute(&self, phv: &[u64]) -> u64 {
         let mut sum = 0;
         if phv[self.valid as usize] != 0 {
-            for &(slot, power) in &self.terms {
-                let value = phv[slot as usize];
-                sum += ((value & 0xffff_ffff) + (value >> 32)) << power;
+            for term in &self.terms {
+                let value = phv[term.slot as usize];
+                sum += ((value & 0xffff_ffff) + (value >> 32)) << term.power;
             }
         }
         while sum > 0xffff {
@@ -168,6 +181,11 @@ impl Calculation {
             payload,
             custom: None,
         }
+    }
+
+    /// The sum that computes it, if it is one.
+    pub fn sum(&self) -> Option<&Sum> {
+        self.sum.as_ref()
     }
 
     /// Width of the CRC whose parameters can be set, if it is one, in bits.

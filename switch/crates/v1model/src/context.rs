@@ -166,6 +166,11 @@ impl Context {
         &self.buffer[self.output.0..self.output.1]
     }
 
+    /// As [`Self::output`], for changes.
+    pub fn output_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.output.0..self.output.1]
+    }
+
     /// The packet as `egress` left it: a buffer, and the packet's bytes in it. The caller may take the
     /// buffer and leave any other instead. The context then holds no packet until
     /// [`Self::set_frame`] is called.
@@ -236,6 +241,19 @@ impl Context {
         (&self.buffer[from..self.end], &mut self.phv)
     }
 
+    /// Whether it has the words, keys and places that the program works with.
+    #[inline]
+    pub(crate) fn fits(&self, program: &Program) -> bool {
+        self.phv.len() == program.constant_base as usize + program.constants.len()
+            && self.key.len() == program.key_words
+            && self.unchanged.positions() == program.deparse_order.len()
+    }
+
+    /// The address of the frame, for machine code.
+    pub(crate) fn frame_address(&mut self) -> *mut u8 {
+        self.buffer.as_mut_ptr().wrapping_add(self.start)
+    }
+
     /// Makes the output `header_bytes` bytes of headers and the payload; returns the bytes for the
     /// headers, and the PHV. `None` if they do not fit, which cannot happen: the headroom holds
     /// all headers.
@@ -246,9 +264,13 @@ impl Context {
         Some((&mut self.buffer[from..payload], &self.phv))
     }
 
-    /// Makes the frame the output; returns the frame, to overwrite changed headers, and the PHV.
-    pub(crate) fn output_in_place(&mut self) -> (&mut [u8], &[u64]) {
+    /// Makes the frame the output.
+    pub(crate) fn output_in_place(&mut self) {
         self.output = (self.start, self.end);
+    }
+
+    /// The frame, to overwrite changed headers, and the PHV.
+    pub(crate) fn parts(&mut self) -> (&mut [u8], &[u64]) {
         (&mut self.buffer[self.start..self.end], &self.phv)
     }
 

@@ -9,14 +9,14 @@ use crate::wide::{limbs, mask64};
 
 /// One field inside a group, of one word.
 #[derive(Debug, Clone, Copy)]
-struct Part {
-    shift: u32,
-    mask: u64,
+pub(crate) struct Part {
+    pub shift: u32,
+    pub mask: u64,
 }
 
 /// Fields that are read and written together.
 #[derive(Debug, Clone)]
-enum Group {
+pub(crate) enum Group {
     /// `bytes` (1 to 8) bytes at `at` hold all the parts, whose words follow each other from
     /// `offset` after the header's base on.
     Packed {
@@ -74,6 +74,16 @@ impl HeaderIo {
             groups,
             variable,
         }
+    }
+
+    /// The fields before the variable field.
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// Whether it has a variable field.
+    pub fn is_variable(&self) -> bool {
+        self.variable.is_some()
     }
 
     /// Bytes of the longest such header.
@@ -301,7 +311,7 @@ pub(crate) fn read_bits64(data: &[u8], bit: usize, bits: u32) -> u64 {
 /// Where each limb of a field of `bits` bits at bit `bit` begins, and its bits; the lowest limb, which
 /// ends the field, first.
 #[inline]
-fn limb_places(bit: usize, bits: u32) -> impl Iterator<Item = (usize, u32)> {
+pub(crate) fn limb_places(bit: usize, bits: u32) -> impl Iterator<Item = (usize, u32)> {
     (0..limbs(bits)).map(move |i| {
         let end = bits - 64 * i;
         let take = end.min(64);

@@ -22,6 +22,8 @@
 //! `docs/v1model.md` lists the features that a program may use, and those that are refused at load,
 //! each with an error that names it.
 
+#[cfg(test)]
+mod agreement;
 mod api;
 mod bits;
 mod calculation;
@@ -32,9 +34,11 @@ mod engine;
 pub mod entries;
 mod error;
 mod expr;
+mod free_ids;
 mod hash;
 mod header_io;
 mod layout;
+mod machine_code;
 mod message;
 mod meter;
 mod model;
@@ -55,8 +59,8 @@ mod value_set;
 mod wide;
 
 pub use api::{
-    EgressInput, EgressVerdict, Externs, IngressInput, IngressVerdict, InstanceType, LoadOptions,
-    NoTrafficManager,
+    EgressInput, EgressVerdict, Engine, EngineInUse, Externs, IngressInput, IngressVerdict,
+    InstanceType, LoadOptions, NoTrafficManager,
 };
 pub use clone_request::CloneRequest;
 pub use context::Context;
@@ -64,4 +68,4 @@ pub use error::LoadError;
 pub use hash::CrcParameters;
 pub use pipeline::Pipeline;
 pub use saved::{SavedArray, SavedEntry, SavedMeter};
-pub use trace::{Stage, Step};
+pub use trace::{ArgumentValues, HeaderValues, KeyValues, MatchingEntry, Stage, Step, Value};

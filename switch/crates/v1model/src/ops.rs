@@ -8,6 +8,9 @@
 use crate::slot::{Changes, Slot};
 use crate::wide::limbs;
 
+/// Most loop iterations in one run of code, all its loops together.
+pub(crate) const MAX_LOOP_ITERATIONS: u32 = 1 << 16;
+
 /// A half-open range of code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Code {

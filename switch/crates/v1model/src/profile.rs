@@ -5,6 +5,7 @@ use crate::entries::profile::{
     GroupMember, ProfileGroup, ProfileInfo, ProfileRules, SizeSemantics, WatchPort,
 };
 use crate::entries::{ControlError, ControlResult};
+use crate::free_ids::FreeIds;
 use crate::table::{OneShot, Target};
 use slab::Slab;
 use std::collections::{BTreeMap, HashSet};
@@ -49,6 +50,10 @@ pub(crate) struct Profile {
     pub member_places: BTreeMap<u32, u32>,
     /// Places of groups by id.
     pub group_places: BTreeMap<u32, u32>,
+    /// Ids that no member has.
+    pub free_members: FreeIds,
+    /// Ids that no group has.
+    pub free_groups: FreeIds,
     pub rules: ProfileRules,
     /// Size of all groups and one-shot sets together, as the rules count it.
     pub total_size: u64,

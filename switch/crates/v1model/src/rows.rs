@@ -12,14 +12,14 @@ const ROWS_MIN: usize = 4_096;
 /// Words of a cache line.
 const LINE: usize = 8;
 
-/// The places of an array's cells: cell `i` begins at word `first + i * stride`.
+/// The places of an array's cells. Cell `i` begins at word `first + i * stride`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Column {
-    first: usize,
-    stride: usize,
+pub(crate) struct Column {
+    pub first: usize,
+    pub stride: usize,
     /// Words of a cell.
-    words: usize,
-    cells: usize,
+    pub words: usize,
+    pub cells: usize,
 }
 
 /// Arrays of cells, all zero at first. The system gives them memory when they are used.
@@ -43,6 +43,23 @@ impl Rows {
             words,
             skipped: skipped.min(LINE),
         }
+    }
+
+    /// The places of an array's cells, counted from [`Self::first_word`].
+    pub fn column(&self, array: usize) -> Option<Column> {
+        self.columns.get(array).copied()
+    }
+
+    /// The address of the first word, where [`Self::column`] counts from, for machine code.
+    pub fn first_word(&mut self) -> *mut u64 {
+        self.words.as_mut_ptr().wrapping_add(self.skipped)
+    }
+
+    /// The words of all cells.
+    #[cfg(test)]
+    pub fn all(&self) -> &[u64] {
+        let end = self.words.len() - LINE;
+        &self.words[self.skipped..self.skipped + end]
     }
 
     /// The places of a cell's words.

@@ -1,12 +1,13 @@
 //! Steps of a packet through a program, as [`crate::Externs::step`] gets them, and the names that the
 //! steps show.
 
-use crate::bits::to_bits;
 use crate::clone_request::CloneRequest;
-use crate::entries::{Bits, EntryKey};
+use crate::entries::EntryKey;
 use crate::layout::{FieldType, Layout};
 use crate::slot::Slot;
+use crate::table::{Entry, KeyPart};
 use crate::wide::limbs;
+use std::fmt;
 use traffic_manager::hold::Hold;
 
 /// A part of a v1model program that packets go through.
@@ -37,7 +38,7 @@ impl Stage {
 
 /// A step of a packet. Objects that the control plane knows have their indices
 /// ([`crate::Pipeline::tables`] and so on).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Step<'a> {
     /// The packet enters a stage.
     Enter(Stage),
@@ -52,7 +53,7 @@ pub enum Step<'a> {
         /// Length of the header.
         bytes: usize,
         /// Names and values of the fields.
-        fields: Vec<(&'a str, Bits)>,
+        fields: HeaderValues<'a>,
     },
     /// The parser ends with an error.
     ParserError(&'a str),
@@ -70,9 +71,9 @@ pub enum Step<'a> {
         /// Index of the table.
         table: usize,
         /// The packet's values of the key fields.
-        key: Vec<Bits>,
+        key: KeyValues<'a>,
         /// The entry that matches; `None`: a miss.
-        entry: Option<EntryKey>,
+        entry: Option<MatchingEntry<'a>>,
         /// BMv2's handle of the entry, if the table keeps handles.
         handle: Option<u32>,
     },
@@ -83,7 +84,7 @@ pub enum Step<'a> {
         /// Index of the action.
         action: usize,
         /// The arguments.
-        args: Vec<Bits>,
+        args: ArgumentValues<'a>,
     },
     /// A register cell is read.
     RegisterRead {
@@ -92,7 +93,7 @@ pub enum Step<'a> {
         /// Index of the cell.
         index: u64,
         /// The cell's value; `None`: the array has no such cell.
-        value: Option<Bits>,
+        value: Option<Value<'a>>,
     },
     /// A register cell is written.
     RegisterWrite {
@@ -101,7 +102,7 @@ pub enum Step<'a> {
         /// Index of the cell.
         index: u64,
         /// The new value; `None`: the array has no such cell.
-        value: Option<Bits>,
+        value: Option<Value<'a>>,
     },
     /// A counter counts the packet.
     Count {
@@ -146,6 +147,160 @@ pub enum Step<'a> {
     },
 }
 
+/// A value where it is, so that nothing is copied for a reader that does not want it.
+#[derive(Clone, Copy)]
+pub struct Value<'a> {
+    /// The lowest word first.
+    words: &'a [u64],
+    /// Bits of the words that count.
+    mask: Option<&'a [u64]>,
+    bits: u32,
+}
+
+impl<'a> Value<'a> {
+    pub(crate) fn new(words: &'a [u64], bits: u32) -> Self {
+        Self {
+            words,
+            mask: None,
+            bits,
+        }
+    }
+
+    /// Width in bits.
+    #[must_use]
+    pub fn bits(&self) -> u32 {
+        self.bits
+    }
+
+    /// The bytes, most significant first.
+    pub fn bytes(&self) -> impl Iterator<Item = u8> {
+        let (words, mask) = (self.words, self.mask);
+        let bytes = self.bits.div_ceil(8) as usize;
+        (0..bytes).rev().map(move |at| {
+            let word = words.get(at / 8).copied().unwrap_or(0);
+            let mask = mask.map_or(u64::MAX, |mask| mask.get(at / 8).copied().unwrap_or(0));
+            ((word & mask) >> (8 * (at % 8))) as u8
+        })
+    }
+}
+
+impl fmt::Debug for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.bytes()).finish()
+    }
+}
+
+/// A header's fields with their values.
+#[derive(Debug, Clone, Copy)]
+pub struct HeaderValues<'a> {
+    label: &'a HeaderLabel,
+    phv: &'a [u64],
+}
+
+impl<'a> HeaderValues<'a> {
+    /// Names and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&'a str, Value<'a>)> {
+        let (label, phv) = (self.label, self.phv);
+        let word = move |offset: u32| phv.get((label.base + offset) as usize).copied();
+        label.fields.iter().enumerate().map(move |(at, field)| {
+            let from = (label.base + field.offset) as usize;
+            let words = phv.get(from..from + limbs(field.bits) as usize);
+            let bits = match label.variable {
+                Some((variable, length)) if variable == at => word(length).unwrap_or(0) as u32,
+                _ => field.bits,
+            };
+            (field.name.as_str(), Value::new(words.unwrap_or(&[]), bits))
+        })
+    }
+}
+
+/// A packet's values of a table's key fields.
+#[derive(Clone, Copy)]
+pub struct KeyValues<'a> {
+    parts: &'a [KeyPart],
+    phv: &'a [u64],
+}
+
+impl<'a> KeyValues<'a> {
+    pub(crate) fn new(parts: &'a [KeyPart], phv: &'a [u64]) -> Self {
+        Self { parts, phv }
+    }
+
+    /// The values, in the order of the fields.
+    pub fn iter(&self) -> impl Iterator<Item = Value<'a>> {
+        let phv = self.phv;
+        self.parts.iter().map(move |part| {
+            let from = part.slot as usize;
+            let words = phv.get(from..from + limbs(part.bits) as usize);
+            Value {
+                words: words.unwrap_or(&[]),
+                mask: part.mask.as_deref(),
+                bits: part.bits,
+            }
+        })
+    }
+}
+
+impl fmt::Debug for KeyValues<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// The arguments of an action.
+#[derive(Clone, Copy)]
+pub struct ArgumentValues<'a> {
+    words: &'a [u64],
+    widths: &'a [u32],
+}
+
+impl<'a> ArgumentValues<'a> {
+    pub(crate) fn new(words: &'a [u64], widths: &'a [u32]) -> Self {
+        Self { words, widths }
+    }
+
+    /// The values, in the order of the parameters.
+    pub fn iter(&self) -> impl Iterator<Item = Value<'a>> {
+        let mut rest = self.words;
+        self.widths.iter().map(move |bits| {
+            let count = limbs(*bits) as usize;
+            let (now, later) = rest.split_at(count.min(rest.len()));
+            rest = later;
+            Value::new(now, *bits)
+        })
+    }
+}
+
+impl fmt::Debug for ArgumentValues<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// An entry that a packet matches.
+#[derive(Clone, Copy)]
+pub struct MatchingEntry<'a>(pub(crate) &'a Entry);
+
+impl MatchingEntry<'_> {
+    /// The entry's number in the order of insertion into its table, which no other entry of the table gets.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.0.order
+    }
+
+    /// Its match fields and priority.
+    #[must_use]
+    pub fn key(&self) -> EntryKey {
+        self.0.key()
+    }
+}
+
+impl fmt::Debug for MatchingEntry<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.key().fmt(f)
+    }
+}
+
 /// The names of a program's parts that the control plane does not know.
 #[derive(Debug, Default)]
 pub(crate) struct Labels {
@@ -177,8 +332,12 @@ impl Labels {
 pub(crate) enum NodeLabel {
     /// A table, by index.
     Table(usize),
-    /// A condition's name.
-    Condition(String),
+    /// A condition.
+    Condition {
+        name: String,
+        /// The node tests the opposite.
+        is_inverted: bool,
+    },
     /// A call of an action, by index.
     Action(usize),
 }
@@ -209,17 +368,7 @@ impl HeaderLabel {
     }
 
     /// The fields with their values in a packet.
-    pub fn values(&self, phv: &[u64]) -> Vec<(&str, Bits)> {
-        let word = |offset: u32| phv.get((self.base + offset) as usize).copied().unwrap_or(0);
-        let fields = self.fields.iter().enumerate().map(|(at, field)| {
-            let from = (self.base + field.offset) as usize;
-            let words = phv.get(from..from + limbs(field.bits) as usize);
-            let bits = match self.variable {
-                Some((variable, length)) if variable == at => word(length) as u32,
-                _ => field.bits,
-            };
-            (field.name.as_str(), to_bits(words.unwrap_or(&[]), bits))
-        });
-        fields.collect()
+    pub fn values<'a>(&'a self, phv: &'a [u64]) -> HeaderValues<'a> {
+        HeaderValues { label: self, phv }
     }
 }

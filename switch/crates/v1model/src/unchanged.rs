@@ -7,6 +7,7 @@
 //! unchanged; one that is not noted is.
 
 use crate::slot::{Changes, RESHAPED};
+use std::mem::offset_of;
 
 /// The position of a header that the deparser does not write, or writes at several positions.
 pub(crate) const NO_POSITION: u32 = u32::MAX;
@@ -16,7 +17,7 @@ pub(crate) const NO_POSITION: u32 = u32::MAX;
 pub(crate) struct Unchanged {
     changed: Changes,
     /// The least position, in the deparser's order, of the next header.
-    next: u32,
+    next: usize,
     /// Bytes of the headers found.
     bytes: usize,
     /// Their beginnings, by position.
@@ -24,6 +25,11 @@ pub(crate) struct Unchanged {
 }
 
 impl Unchanged {
+    /// The offsets of fields, for machine code.
+    pub const CHANGED: usize = offset_of!(Self, changed);
+    pub const NEXT: usize = offset_of!(Self, next);
+    pub const BYTES: usize = offset_of!(Self, bytes);
+
     /// For a program whose deparser writes `positions` headers.
     pub fn new(positions: usize) -> Self {
         Self {
@@ -45,9 +51,9 @@ impl Unchanged {
     #[inline]
     pub fn found(&mut self, position: u32, at: usize, length: usize) {
         match self.places.get_mut(position as usize) {
-            Some(place) if position >= self.next => {
+            Some(place) if position as usize >= self.next => {
                 *place = at;
-                self.next = position + 1;
+                self.next = position as usize + 1;
                 self.bytes += length;
             }
             _ => self.changed |= RESHAPED,
@@ -65,6 +71,16 @@ impl Unchanged {
     #[inline]
     pub fn changed_in_place(&self, parsed: usize) -> Option<Changes> {
         (self.changed & RESHAPED == 0 && self.bytes == parsed).then_some(self.changed)
+    }
+
+    /// The number of headers that the deparser writes.
+    pub fn positions(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The address of the beginnings of all headers, for machine code.
+    pub fn places(&mut self) -> *mut usize {
+        self.places.as_mut_ptr()
     }
 
     /// The beginning of the header at `position`.

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{bits, load, table, v4};
+use common::{bits, load, table, v4, v6};
 use std::cell::RefCell;
 use v1model::entries::{ActionCall, EntryKey, MatchField};
 use v1model::{EgressInput, Externs, IngressInput, NoTrafficManager, Pipeline, Stage, Step};
@@ -125,8 +125,9 @@ fn fields_have_the_values_of_the_frame() {
         }
         fn step(&self, step: Step<'_>) {
             if let Step::Extract { header, fields, .. } = step {
-                let fields = fields.into_iter();
-                let fields = fields.map(|(name, value)| (header.into(), name.into(), value.into()));
+                let fields = fields.iter();
+                let fields = fields
+                    .map(|(name, value)| (header.into(), name.into(), value.bytes().collect()));
                 self.0.borrow_mut().extend(fields);
             }
         }
@@ -146,6 +147,33 @@ fn fields_have_the_values_of_the_frame() {
     assert_eq!(value("ipv4", "dscp"), [0x2e]);
     assert_eq!(value("ipv4", "src"), [10, 0, 0, 1]);
     assert_eq!(value("tcp", "seq"), [1, 2, 3, 4]);
+}
+
+#[test]
+fn conditions_hold_as_the_program_writes_them() {
+    // A node whose condition is "not equal" or "valid" tests the opposite.
+    struct Conditions(RefCell<Vec<(String, bool)>>);
+    impl Externs for Conditions {
+        const STEPS: bool = true;
+        fn backlog_bytes(&self, _class: u32) -> u64 {
+            0
+        }
+        fn step(&self, step: Step<'_>) {
+            if let Step::Condition { name, holds } = step {
+                self.0.borrow_mut().push((name.to_owned(), holds));
+            }
+        }
+    }
+    let mut p = load("flows");
+    // `hdr.ipv4.isValid()`.
+    for (frame, is_ipv4) in [(v4(17, 10), true), (v6(17, 10), false)] {
+        let conditions = Conditions(RefCell::default());
+        let mut ctx = p.new_context();
+        assert!(ctx.set_frame(&frame));
+        p.ingress(&mut ctx, &IngressInput::default(), &conditions);
+        let seen = conditions.0.into_inner();
+        assert!(seen.contains(&("node_9".to_owned(), is_ipv4)), "{seen:?}");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ import { Histogram, quantile } from "./charts.js";
 import { attribute, h, put } from "./dom.js";
 import * as format from "./format.js";
 import { Growth, RecentBuckets } from "./history.js";
+import { QueueTable } from "./queues.js";
 
 /** Drops that are no loss: decisions about a copy, and PAUSE frames. */
 export const NO_LOSS = new Set(["egress-drop", "empty-group", "gap-frame", "pause-frame", "pruned",
@@ -45,10 +46,12 @@ export class PortCard {
     this.gapsPanel = panel("Gaps between frames", this.gaps);
     this.recentGaps = new RecentBuckets();
     this.facts = h("dl.facts");
+    this.queues = new QueueTable(row.port);
     this.element = h("article.card.port", { "data-port": row.port },
       h("header", {}, h("h3", {}, `Port ${row.port}`), this.name, this.up, this.line),
       this.sent.element, this.received.element, this.facts,
-      h("div.panels", {}, this.latenessPanel.element, this.gapsPanel.element));
+      h("div.panels", {}, this.queues.element, this.latenessPanel.element,
+        this.gapsPanel.element));
   }
 
   update({ row, t, clock }) {
@@ -60,6 +63,7 @@ export class PortCard {
     this.use(this.received, row.rx_bps, row.line_rate_bps);
     const statistics = row.statistics;
     this.showFacts(row, statistics, clock);
+    this.queues.update(statistics?.queues, row.egress_queues?.scheduler, t, clock);
     this.histogram(this.latenessPanel, this.lateness, this.recentLateness, statistics?.lateness, t,
       (late) => late.max_ns ? `, most ${format.time(late.max_ns)}` : "");
     this.histogram(this.gapsPanel, this.gaps, this.recentGaps, statistics?.gaps, t, () => "");
@@ -76,8 +80,10 @@ export class PortCard {
   }
 
   showFacts(row, statistics, clock) {
-    const facts = [["FIFO", statistics ? `${format.bytes(statistics.fifo_backlog_bytes)} of `
-      + format.bytes(row.fifo_bytes) : format.bytes(row.fifo_bytes)]];
+    const facts = [statistics?.queues?.length
+      ? ["Waiting in queues", format.bytes(statistics.fifo_backlog_bytes)]
+      : ["FIFO", statistics ? `${format.bytes(statistics.fifo_backlog_bytes)} of `
+        + format.bytes(row.fifo_bytes) : format.bytes(row.fifo_bytes)]];
     if (statistics?.paced_backlog_bytes !== undefined) {
       facts.push(["Paced queue", format.bytes(statistics.paced_backlog_bytes)]);
     }

@@ -228,22 +228,20 @@ const given = (view, names) => Object.fromEntries(
     .map((name) => [name, view[name]]));
 
 function classOf(view) {
-  return given(view, ["mode", "limit_bytes", "ecn_threshold_bytes", "gap_bytes",
-    "tick_hz", "headroom_percent", "threshold_ns", "slots", "slot_ns", "slot", "window_margin_bytes",
-    "port", "follow",
-    ...allowance(view)]);
+  return { ...given(view, ["mode", "limit_bytes", "ecn_threshold_bytes", "gap_bytes",
+    "tick_hz", "headroom_percent", "threshold_ns", "quantum_bytes", "slots", "slot_ns", "slot",
+    "window_margin_bytes", "port", "follow"]), ...allowance(view) };
 }
 
 function flowOf(view) {
   const meter = view.meter_name ?? view.meter;
-  return { ...given(view, ["match", "priority", "class", "limit_bytes", "set_dscp",
-    ...allowance(view)]),
+  return { ...given(view, ["match", "priority", "class", "limit_bytes", "set_dscp"]),
+    ...allowance(view),
     ...(meter ? { meter } : {}) };
 }
 
-/** An allowance that is the default for the rate follows the rate: it is not sent back. */
+/** An allowance that follows the rate is sent back as its word. */
 function allowance(view) {
-  if (!view.rate_bps || view.allowance_ns === null) return ["allowance_ns"];
-  const perByte = ((8000000000n << 24n) + BigInt(view.rate_bps) / 2n) / BigInt(view.rate_bps);
-  return Number((1518n * perByte) >> 24n) === view.allowance_ns ? [] : ["allowance_ns"];
+  return view.allowance === "auto" || view.allowance === "exact"
+    ? { allowance_ns: view.allowance } : given(view, ["allowance_ns"]);
 }

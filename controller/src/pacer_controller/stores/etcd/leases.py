@@ -233,10 +233,11 @@ class Leases:
                 self._changed_s = self._clock()
             self.members[name] = Member(frozenset(value["configured"]), frozenset(value["cannot"]))
         elif what == "leases":
-            if kv.mod_revision < self._left.get(name, 0):
+            holder = kv.value.decode()
+            if holder == self.name and kv.mod_revision < self._left.get(name, 0):
                 # This controller has left the switch since.
                 return
-            self.holders[name] = kv.value.decode()
+            self.holders[name] = holder
             self._revisions[name] = kv.mod_revision
         elif what == "status":
             value = json.loads(kv.value)

@@ -4,7 +4,7 @@ use v1model::Pipeline;
 use v1model::entries::{Bits, ControlResult, MeterState};
 
 use super::{Emitter, Reader, Stop};
-use crate::error::UpdateError;
+use crate::error::{UpdateError, UpdateResult};
 use crate::executor;
 use crate::proto::p4::v1 as p4;
 use crate::translate::{self, Array};
@@ -59,7 +59,7 @@ impl Reader<'_> {
         array: &Array,
         wanted: Wanted<'_>,
         read: impl Fn(&Pipeline, usize, usize) -> ControlResult<V> + Send + Copy + 'static,
-        message: impl Fn(p4::Index, V) -> p4::entity::Entity,
+        message: impl Fn(p4::Index, V) -> UpdateResult<p4::entity::Entity>,
         emitter: &mut Emitter,
     ) -> Result<Vec<Result<(), UpdateError>>, Stop> {
         let mut results = Vec::new();
@@ -95,20 +95,18 @@ impl Reader<'_> {
             });
             let mut values = values.await?.into_iter();
             for cell in visited {
-                let result = match cell {
-                    Ok(cell) => {
-                        let index = p4::Index {
-                            index: i64::try_from(cell).unwrap_or(i64::MAX),
-                        };
-                        if let Some(value) = values.next() {
-                            emitter.entity(message(index, value));
-                        }
-                        Ok(())
+                let told = cell.and_then(|cell| {
+                    let value = values.next();
+                    // Controllers know nothing of a cell without an index of theirs.
+                    if let (Some(index), Some(value)) = (array.index_message(cell), value) {
+                        emitter.entity(Ok(message(index, value)?));
                     }
-                    Err(error) => Err(error),
-                };
-                if wanted.is_some() {
-                    results.push(result);
+                    Ok(())
+                });
+                match told {
+                    told if wanted.is_some() => results.push(told),
+                    Ok(()) => {}
+                    Err(error) => emitter.entity(Err(error)),
                 }
             }
             drop(view);
@@ -151,11 +149,11 @@ impl Reader<'_> {
         emitter: &mut Emitter,
     ) -> Result<Vec<Result<(), UpdateError>>, Stop> {
         let message = |index, value| {
-            p4::entity::Entity::CounterEntry(p4::CounterEntry {
+            Ok(p4::entity::Entity::CounterEntry(p4::CounterEntry {
                 counter_id: array.id,
                 index: Some(index),
                 data: Some(translate::counter_message(value)),
-            })
+            }))
         };
         self.cells(array, wanted, Pipeline::counter_read, message, emitter)
             .await
@@ -169,12 +167,12 @@ impl Reader<'_> {
         emitter: &mut Emitter,
     ) -> Result<Vec<Result<(), UpdateError>>, Stop> {
         let message = |index, meter: MeterState| {
-            p4::entity::Entity::MeterEntry(p4::MeterEntry {
+            Ok(p4::entity::Entity::MeterEntry(p4::MeterEntry {
                 meter_id: array.id,
                 index: Some(index),
                 config: meter.config.map(translate::meter_message),
                 counter_data: counts.then(|| translate::meter_counts_message(meter.counts)),
-            })
+            }))
         };
         self.cells(array, wanted, Pipeline::meter_read, message, emitter)
             .await
@@ -188,11 +186,11 @@ impl Reader<'_> {
     ) -> Result<Vec<Result<(), UpdateError>>, Stop> {
         let shape = array.register_shape()?;
         let message = |index, value: Bits| {
-            p4::entity::Entity::RegisterEntry(p4::RegisterEntry {
+            Ok(p4::entity::Entity::RegisterEntry(p4::RegisterEntry {
                 register_id: array.id,
                 index: Some(index),
-                data: Some(shape.one(&value)),
-            })
+                data: Some(shape.one(&value, &array.name)?),
+            }))
         };
         self.cells(array, wanted, Pipeline::register_read, message, emitter)
             .await

@@ -3,7 +3,7 @@
 use v1model::entries::{self, EntryKey};
 
 use super::{Emitter, Reader, Stop};
-use crate::error::UpdateError;
+use crate::error::{UpdateError, UpdateResult};
 use crate::proto::p4::v1 as p4;
 use crate::translate::{self, BoundTable};
 
@@ -76,7 +76,7 @@ impl Reader<'_> {
             let index = table.index;
             let of = |entry: &entries::TableEntry| {
                 let state = (entry.counter, entry.meter);
-                message(table, key_message(table, entry), state)
+                Ok(message(table, key_message(table, entry)?, state))
             };
             match place {
                 Place::Entry(key) => {
@@ -98,7 +98,7 @@ impl Reader<'_> {
                         ..p4::TableEntry::default()
                     };
                     let state = (default.counter, default.meter);
-                    emitter.entity(message(table, key, state));
+                    emitter.entity(Ok(message(table, key, state)));
                 }
                 Place::Entries(priority) => {
                     let mut from = Some(0);
@@ -185,11 +185,11 @@ pub(super) fn meter_counts(
 }
 
 /// The key of an entry as a controller sees it.
-fn key_message(table: &BoundTable, entry: &entries::TableEntry) -> p4::TableEntry {
-    p4::TableEntry {
+fn key_message(table: &BoundTable, entry: &entries::TableEntry) -> UpdateResult<p4::TableEntry> {
+    Ok(p4::TableEntry {
         table_id: table.id,
-        r#match: table.keys.match_messages(&entry.key.fields),
+        r#match: table.keys.match_messages(&entry.key.fields)?,
         priority: entry.key.priority,
         ..p4::TableEntry::default()
-    }
+    })
 }

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tonic::Status;
 use v1model::entries::{ControlResult, Page};
 
-use crate::error::{UpdateError, write_status};
+use crate::error::{UpdateError, UpdateResult, write_status};
 use crate::executor;
 use crate::ids::all_or_one;
 use crate::proto::p4::v1 as p4;
@@ -69,11 +69,21 @@ struct Emitter {
     scope: Arc<Scope>,
     /// The time when the read must have ended.
     deadline: Instant,
+    /// The first reason why an entity of the present request cannot be told.
+    untold: Option<UpdateError>,
 }
 
 impl Emitter {
-    /// Adds an entity of a page, which [`Self::send`] sends when the page is complete.
-    fn entity(&mut self, entity: p4::entity::Entity) {
+    /// Adds an entity of a page, which [`Self::send`] sends when the page is complete. One that cannot be
+    /// told is left out, and the request ends with the reason.
+    fn entity(&mut self, entity: UpdateResult<p4::entity::Entity>) {
+        let entity = match entity {
+            Ok(entity) => entity,
+            Err(error) => {
+                self.untold.get_or_insert(error);
+                return;
+            }
+        };
         if self.scope.has_entity(&entity) {
             self.waiting.push(p4::Entity {
                 entity: Some(entity),
@@ -131,6 +141,7 @@ pub(crate) async fn run(
         waiting: Vec::new(),
         scope: shared.scope(&request.role),
         deadline: Instant::now() + READ_LIMIT,
+        untold: None,
     };
     let status = match read_shared(&shared, &request, &mut emitter).await {
         Ok(()) | Err(Stop::Gone) => return,
@@ -169,6 +180,7 @@ pub(crate) async fn collect(
             waiting: Vec::new(),
             scope: Arc::default(),
             deadline: Instant::now() + READ_LIMIT,
+            untold: None,
         };
         let active = state.usable().map_err(Stop::All)?;
         let reader = Reader {
@@ -249,11 +261,15 @@ impl<'a> Reader<'a> {
                 let read = self.read(entity, emitter).await;
                 read.map(|()| vec![Ok(())])
             };
-            match read {
-                Ok(read) => results.extend(read),
+            let untold = emitter.untold.take();
+            match (read, untold) {
+                (Ok(_), Some(error)) => results.push(Err(error)),
+                (Ok(read), None) => results.extend(read),
                 // An error of the array is an error of each entity.
-                Err(Stop::Request(error)) => results.extend(now.iter().map(|_| Err(error.clone()))),
-                Err(stop) => return Err(stop),
+                (Err(Stop::Request(error)), _) => {
+                    results.extend(now.iter().map(|_| Err(error.clone())));
+                }
+                (Err(stop), _) => return Err(stop),
             }
         }
         emitter.finish().await?;

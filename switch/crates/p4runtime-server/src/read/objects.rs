@@ -5,7 +5,7 @@ use v1model::entries::profile::{ProfileGroup, ProfileMember};
 use v1model::entries::{ControlResult, Page};
 
 use super::{Emitter, Reader, Stop, View};
-use crate::error::UpdateError;
+use crate::error::{UpdateError, UpdateResult};
 use crate::ids::all_or_one;
 use crate::proto::p4::v1 as p4;
 use crate::translate::{self, Profile};
@@ -26,7 +26,7 @@ impl Reader<'_> {
             [usize; 2],
             impl Fn(&Program, u64, usize) -> Page<V> + Send + Copy + 'static,
         ),
-        message: impl Fn(&View<'_>, V) -> p4::entity::Entity,
+        message: impl Fn(&View<'_>, V) -> UpdateResult<p4::entity::Entity>,
         emitter: &mut Emitter,
     ) -> Result<(), Stop> {
         if let Some(one) = one {
@@ -56,7 +56,7 @@ impl Reader<'_> {
         });
         let message = |view: &View<'_>, (multicast_group_id, replicas): (u32, Vec<Replica>)| {
             let annotation = view.annotations().of_group(multicast_group_id);
-            pre_entity(
+            Ok(pre_entity(
                 p4::packet_replication_engine_entry::Type::MulticastGroupEntry(
                     p4::MulticastGroupEntry {
                         multicast_group_id,
@@ -67,7 +67,7 @@ impl Reader<'_> {
                         metadata: annotation.metadata,
                     },
                 ),
-            )
+            ))
         };
         self.objects(
             &format!("multicast group {id}"),
@@ -87,11 +87,11 @@ impl Reader<'_> {
         });
         let message = |view: &View<'_>, (id, session): (u32, CloneSession)| {
             let deprecated = view.annotations().deprecated_ports(id);
-            pre_entity(
+            Ok(pre_entity(
                 p4::packet_replication_engine_entry::Type::CloneSessionEntry(
                     translate::clone_session_message(id, &session, deprecated),
                 ),
-            )
+            ))
         };
         self.objects(
             &format!("clone session {id}"),
@@ -130,11 +130,14 @@ impl Reader<'_> {
         let one =
             (id != 0).then_some(move |program: &Program| program.pipeline().member(index, id));
         let message = |_: &View<'_>, member: ProfileMember| {
-            p4::entity::Entity::ActionProfileMember(p4::ActionProfileMember {
-                action_profile_id: profile.id,
-                member_id: member.id,
-                action: table.and_then(|table| table.action_message(&member.call)),
-            })
+            let action = table.map(|table| table.action_message(&member.call));
+            Ok(p4::entity::Entity::ActionProfileMember(
+                p4::ActionProfileMember {
+                    action_profile_id: profile.id,
+                    member_id: member.id,
+                    action: action.transpose()?.flatten(),
+                },
+            ))
         };
         self.objects(
             &profile.name,
@@ -157,7 +160,9 @@ impl Reader<'_> {
         let index = profile.index;
         let one = (id != 0).then_some(move |program: &Program| program.pipeline().group(index, id));
         let message = |_: &View<'_>, group: ProfileGroup| {
-            p4::entity::Entity::ActionProfileGroup(profile.group_message(&group))
+            Ok(p4::entity::Entity::ActionProfileGroup(
+                profile.group_message(&group),
+            ))
         };
         self.objects(
             &profile.name,
@@ -180,14 +185,18 @@ impl Reader<'_> {
                 program.pipeline().value_set_members(index)
             });
             let members = members.await?;
-            let members = members.iter().map(|fields| p4::ValueSetMember {
-                r#match: set.keys.match_messages(fields),
+            let members = members.iter().map(|fields| {
+                Ok(p4::ValueSetMember {
+                    r#match: set.keys.match_messages(fields)?,
+                })
             });
-            let message = p4::ValueSetEntry {
-                value_set_id: set.id,
-                members: members.collect(),
-            };
-            emitter.entity(p4::entity::Entity::ValueSetEntry(message));
+            let members = members.collect::<UpdateResult<Vec<_>>>();
+            emitter.entity(members.map(|members| {
+                p4::entity::Entity::ValueSetEntry(p4::ValueSetEntry {
+                    value_set_id: set.id,
+                    members,
+                })
+            }));
             drop(view);
             emitter.send().await?;
         }
@@ -205,7 +214,7 @@ impl Reader<'_> {
             match config.await? {
                 Some(config) => {
                     let message = digest.config_message(config);
-                    emitter.entity(p4::entity::Entity::DigestEntry(message));
+                    emitter.entity(Ok(p4::entity::Entity::DigestEntry(message)));
                     drop(view);
                     emitter.send().await?;
                 }

@@ -5,7 +5,7 @@ use v1model::entries::{self, EntryKey};
 
 use super::direct::{counter_data, meter_config, meter_counts};
 use super::{Emitter, Reader, Stop, View};
-use crate::error::UpdateError;
+use crate::error::{UpdateError, UpdateResult};
 use crate::proto::p4::v1 as p4;
 use crate::state::EntryAnnotation;
 use crate::translate::{BoundTable, controller_metadata};
@@ -162,12 +162,22 @@ impl Reader<'_> {
         if !wanted {
             return;
         }
+        emitter.entity(self.entry_message(table, filter, &entry, annotation));
+    }
+
+    fn entry_message(
+        &self,
+        table: &BoundTable,
+        filter: &p4::TableEntry,
+        entry: &entries::TableEntry,
+        annotation: EntryAnnotation,
+    ) -> UpdateResult<p4::entity::Entity> {
         let idle = entry.idle.filter(|_| table.idle_timeout);
         #[allow(deprecated)]
-        let message = p4::TableEntry {
+        Ok(p4::entity::Entity::TableEntry(p4::TableEntry {
             table_id: table.id,
-            r#match: table.keys.match_messages(&entry.key.fields),
-            action: table.entry_message(&entry, self.pipeline.profile_of(table)),
+            r#match: table.keys.match_messages(&entry.key.fields)?,
+            action: table.entry_message(entry, self.pipeline.profile_of(table))?,
             priority: entry.key.priority,
             idle_timeout_ns: idle.map_or(0, |idle| nanoseconds(idle.timeout_ns)),
             time_since_last_hit: filter.time_since_last_hit.and(idle).map(|idle| {
@@ -184,8 +194,7 @@ impl Reader<'_> {
                 .and(meter_counts(table, entry.meter)),
             is_const: table.const_entries,
             ..p4::TableEntry::default()
-        };
-        emitter.entity(p4::entity::Entity::TableEntry(message));
+        }))
     }
 
     async fn default_of(
@@ -210,14 +219,13 @@ impl Reader<'_> {
         if !wanted {
             return Ok(());
         }
+        let action = call.map(|call| table.action_message(&call)).transpose()?;
         #[allow(deprecated)]
         let message = p4::TableEntry {
             table_id: table.id,
-            action: call
-                .and_then(|call| table.action_message(&call))
-                .map(|action| p4::TableAction {
-                    r#type: Some(p4::table_action::Type::Action(action)),
-                }),
+            action: action.flatten().map(|action| p4::TableAction {
+                r#type: Some(p4::table_action::Type::Action(action)),
+            }),
             is_default_action: true,
             controller_metadata: annotation.controller_metadata,
             metadata: annotation.metadata,
@@ -231,7 +239,7 @@ impl Reader<'_> {
             is_const: table.const_default || table.profile.is_some(),
             ..p4::TableEntry::default()
         };
-        emitter.entity(p4::entity::Entity::TableEntry(message));
+        emitter.entity(Ok(p4::entity::Entity::TableEntry(message)));
         drop(view);
         emitter.send().await
     }

@@ -1,9 +1,13 @@
 //! Counters, meters and registers.
 
+use std::sync::Arc;
+
 use tonic::Code;
 use v1model::entries::{Bits, ColourCounts, CounterValue, MeterConfig, MeterWrite};
 
 use super::shape::Shape;
+use super::translation::Translation;
+use crate::bytestring;
 use crate::error::{UpdateError, UpdateResult};
 use crate::proto::p4::config::v1 as p4info;
 use crate::proto::p4::v1 as p4;
@@ -31,6 +35,8 @@ pub(crate) struct Array {
     pub(crate) size: usize,
     pub(crate) bits: u32,
     pub(crate) cell: Cell,
+    /// The index for controllers, where it is another.
+    pub(super) index_type: Option<Arc<Translation>>,
 }
 
 impl Array {
@@ -44,6 +50,17 @@ impl Array {
 
     /// The cell at an index.
     pub(crate) fn cell_at(&self, index: &p4::Index) -> UpdateResult<usize> {
+        if let Some(translation) = &self.index_type {
+            let given = unsigned(index.index, &self.name, "index")?.to_be_bytes();
+            let cell = translation.to_switch(&given, &self.name, "index")?;
+            let cell = number(&cell).and_then(|cell| usize::try_from(cell).ok());
+            return cell.filter(|cell| *cell < self.size).ok_or_else(|| {
+                UpdateError::out_of_range(format!(
+                    "{}: index: {} stands for a cell beyond the {} that there are",
+                    self.name, index.index, self.size
+                ))
+            });
+        }
         let code = match usize::try_from(index.index) {
             Ok(value) if value < self.size => return Ok(value),
             Ok(_) => Code::OutOfRange,
@@ -56,6 +73,20 @@ impl Array {
             self.size.saturating_sub(1)
         );
         Err(UpdateError::new(code, text))
+    }
+
+    /// The index of a cell as a controller sees it; `None`: the mapping of the index has none for it.
+    pub(crate) fn index_message(&self, cell: usize) -> Option<p4::Index> {
+        let index = match &self.index_type {
+            None => i64::try_from(cell).ok()?,
+            Some(translation) => {
+                let bits = translation.bits();
+                let cell = bytestring::parse(&cell.to_be_bytes(), bits, &self.name, "index");
+                let told = translation.to_controller(&cell.ok()?, &self.name, "index");
+                i64::try_from(number(&told.ok()?)?).ok()?
+            }
+        };
+        Some(p4::Index { index })
     }
 
     /// The configurations that a meter takes.
@@ -92,6 +123,16 @@ impl Array {
         let shape = self.register_shape()?;
         shape.parse_one(data, self.bits, &self.name)
     }
+}
+
+/// The number that big-endian bytes have, if it is one of 64 bits.
+fn number(bytes: &[u8]) -> Option<u64> {
+    let all = bytestring::canonical(bytes);
+    let fits = all.len() <= size_of::<u64>();
+    fits.then(|| {
+        all.iter()
+            .fold(0, |number, byte| number << 8 | u64::from(*byte))
+    })
 }
 
 /// Reads counter data.

@@ -2,6 +2,7 @@
 //! widths, so that a stale P4Info is refused, with the object's name, before anything is written.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use v1model::Pipeline;
 use v1model::entries::profile::{ProfileRules, SizeSemantics};
@@ -14,6 +15,7 @@ use super::pipeline::{BoundPipeline, ValueSet};
 use super::profile::Profile;
 use super::shape::{Shape, Widths};
 use super::table::{BoundAction, BoundTable, Param};
+use super::translation::{Mappings, Translation, Types};
 use crate::error::{UpdateError, UpdateResult};
 use crate::packet_io::ControllerHeader;
 use crate::proto::p4::config::v1 as p4info;
@@ -27,11 +29,15 @@ impl BoundPipeline {
     pub(crate) fn new(
         config: p4::ForwardingPipelineConfig,
         program: &Pipeline,
+        mappings: &Mappings,
     ) -> UpdateResult<Self> {
         let empty = p4info::P4Info::default();
         let info = config.p4info.as_ref().unwrap_or(&empty);
+        let no_types = p4info::P4TypeInfo::default();
+        let types = Types::new(info.type_info.as_ref().unwrap_or(&no_types), mappings)?;
         let mut binder = Binder {
             info,
+            types: &types,
             program,
             names: HashMap::new(),
         };
@@ -42,7 +48,7 @@ impl BoundPipeline {
         let profiles = binder.profiles(&mut tables)?;
         let value_sets = binder.value_sets()?;
         let digests = binder.digests()?;
-        let [packet_in, packet_out] = controller_headers(info)?;
+        let [packet_in, packet_out] = controller_headers(info, &types)?;
         let table_by_id = tables
             .iter()
             .enumerate()
@@ -67,6 +73,7 @@ impl BoundPipeline {
 /// Binds the objects of P4Info one kind after the other.
 struct Binder<'a> {
     info: &'a p4info::P4Info,
+    types: &'a Types<'a>,
     program: &'a Pipeline,
     /// Names by P4Info id so far. Each id names one object.
     names: HashMap<u32, String>,
@@ -126,7 +133,7 @@ impl<'a> Binder<'a> {
         let program = self.program;
         let (id, name) = self.take(table.preamble.as_ref(), "table")?;
         let (index, known) = named(program.tables(), |known| &known.name, "table", &name)?;
-        let keys = bind_keys(&name, &table.match_fields, &known.key)?;
+        let keys = bind_keys(&name, &table.match_fields, &known.key, self.types)?;
         let mut bound = Vec::with_capacity(table.action_refs.len());
         for reference in &table.action_refs {
             let Some(action) = actions.get(&reference.id) else {
@@ -135,13 +142,8 @@ impl<'a> Binder<'a> {
                     reference.id
                 )));
             };
-            bound.push(bind_action(
-                &name,
-                action,
-                reference.scope(),
-                known,
-                program,
-            )?);
+            let (scope, types) = (reference.scope(), self.types);
+            bound.push(bind_action(&name, action, scope, known, program, types)?);
         }
         let (direct_counter, direct_meter) = self.direct_resources(table, known)?;
         let supports = p4info::table::IdleTimeoutBehavior::NotifyControl;
@@ -198,7 +200,7 @@ impl<'a> Binder<'a> {
                 direct_counter = true;
             } else if let Some(meter) = meter {
                 let (_, resource) = self.take(meter.preamble.as_ref(), "direct meter")?;
-                let Some(unit) = known.direct_meter else {
+                let Some(unit) = known.direct_meter.as_ref().map(|meter| meter.unit) else {
                     return Err(missing(
                         "direct meter",
                         &format!("{resource} of table {}", known.name),
@@ -221,8 +223,17 @@ impl<'a> Binder<'a> {
         let (info, program) = (self.info, self.program);
         let bind = |counter: &p4info::Counter| {
             let named = self.take(counter.preamble.as_ref(), "counter")?;
+            let index = self
+                .types
+                .index(&named.1, counter.index_type_name.as_ref())?;
             let known = program.counters().iter();
-            bind_array(named, "counter", counter.size, Cell::Counter, known)
+            bind_array(
+                named,
+                "counter",
+                counter.size,
+                (Cell::Counter, index),
+                known,
+            )
         };
         info.counters.iter().map(bind).collect()
     }
@@ -231,9 +242,10 @@ impl<'a> Binder<'a> {
         let (info, program) = (self.info, self.program);
         let bind = |meter: &p4info::Meter| {
             let named = self.take(meter.preamble.as_ref(), "meter")?;
+            let index = self.types.index(&named.1, meter.index_type_name.as_ref())?;
             let cell = Cell::Meter(meter_kind(meter.spec.as_ref()));
             let known = program.meters().iter().map(|(array, _)| array);
-            let array = bind_array(named, "meter", meter.size, cell, known)?;
+            let array = bind_array(named, "meter", meter.size, (cell, index), known)?;
             if let Some((_, unit)) = program.meters().get(array.index) {
                 check_meter_unit(&array.name, meter.spec.as_ref(), *unit)?;
             }
@@ -246,10 +258,19 @@ impl<'a> Binder<'a> {
         let (info, program) = (self.info, self.program);
         let bind = |register: &p4info::Register| {
             let named = self.take(register.preamble.as_ref(), "register")?;
-            let shape = Shape::new(register.type_spec.as_ref(), info.type_info.as_ref(), 1);
+            let index = self
+                .types
+                .index(&named.1, register.index_type_name.as_ref())?;
+            let shape = Shape::new(register.type_spec.as_ref(), self.types, 1);
             let cell = Cell::Register(shape.clone());
             let known = program.registers().iter();
-            let array = bind_array(named, "register", register.size.into(), cell, known)?;
+            let array = bind_array(
+                named,
+                "register",
+                register.size.into(),
+                (cell, index),
+                known,
+            )?;
             // A type that is not implemented has no width to compare.
             if shape.is_some_and(|shape| !shape.is_made_of(Widths::one(&array.bits))) {
                 return Err(UpdateError::invalid(format!(
@@ -365,7 +386,10 @@ impl<'a> Binder<'a> {
                     &field.name
                 };
                 let what = format!("value set {name}: field {field_name}");
-                check_width(&what, field.bitwidth, *bits)?;
+                let named = field.type_name.as_ref();
+                let value = self
+                    .types
+                    .value(&what, named, field.bitwidth, Some(*bits))?;
                 let Some(kind) = info_match_kind(field) else {
                     return Err(UpdateError::unimplemented(format!(
                         "P4Info: {what}: match types other than exact, lpm, ternary, range and \
@@ -377,8 +401,9 @@ impl<'a> Binder<'a> {
                     id: field.id,
                     name: field_name.to_owned(),
                     kind,
-                    bits: *bits,
+                    value,
                     masked_optional: false,
+                    mask: None,
                 });
             }
             sets.push(ValueSet {
@@ -404,7 +429,7 @@ impl<'a> Binder<'a> {
                 (id, name),
                 index,
                 given.type_spec.as_ref(),
-                info.type_info.as_ref(),
+                self.types,
                 known,
             )?);
         }
@@ -431,21 +456,13 @@ fn missing(what: &str, name: &str) -> UpdateError {
     ))
 }
 
-fn check_width(what: &str, info_bits: i32, program_bits: u32) -> UpdateResult<()> {
-    if i64::from(info_bits) == i64::from(program_bits) {
-        return Ok(());
-    }
-    Err(UpdateError::invalid(format!(
-        "P4Info: {what}: {info_bits} bits in P4Info, {program_bits} bits in the program"
-    )))
-}
-
 /// Binds key fields, in the program's order. They are found by name or, where names differ (P4Info
 /// and BMv2 JSON write some expressions differently), by position.
 fn bind_keys(
     table: &str,
     fields: &[p4info::MatchField],
     known: &[KeyField],
+    types: &Types<'_>,
 ) -> UpdateResult<Vec<Key>> {
     if fields.len() != known.len() {
         return Err(UpdateError::invalid(format!(
@@ -468,7 +485,8 @@ fn bind_keys(
             return Err(missing("match field", &format!("{table}.{}", key.name)));
         };
         let what = format!("table {table}: field {}", field.name);
-        check_width(&what, field.bitwidth, key.bits)?;
+        let named = field.type_name.as_ref();
+        let value = types.value(&what, named, field.bitwidth, Some(key.bits))?;
         let kind = info_match_kind(field);
         let masked_optional = kind == Some(MatchKind::Optional) && key.kind == MatchKind::Ternary;
         if kind != Some(key.kind) && !masked_optional {
@@ -487,8 +505,9 @@ fn bind_keys(
             } else {
                 key.kind
             },
-            bits: key.bits,
+            value,
             masked_optional,
+            mask: key.mask.clone(),
         });
     }
     Ok(keys)
@@ -500,6 +519,7 @@ fn bind_action(
     scope: p4info::action_ref::Scope,
     known_table: &TableInfo,
     program: &Pipeline,
+    types: &Types<'_>,
 ) -> UpdateResult<BoundAction> {
     let (id, name) = action
         .preamble
@@ -530,11 +550,11 @@ fn bind_action(
             ));
         };
         let what = format!("action {name}: parameter {param_name}");
-        check_width(&what, param.bitwidth, *bits)?;
+        let named = param.type_name.as_ref();
         params.push(Param {
             id: param.id,
             name: param.name.clone(),
-            bits: *bits,
+            value: types.value(&what, named, param.bitwidth, Some(*bits))?,
         });
     }
     Ok(BoundAction {
@@ -550,7 +570,7 @@ fn bind_array<'a>(
     (id, name): (u32, String),
     what: &str,
     size: i64,
-    cell: Cell,
+    (cell, index_type): (Cell, Option<Arc<Translation>>),
     mut known: impl Iterator<Item = &'a ArrayInfo>,
 ) -> UpdateResult<Array> {
     let mut index = 0;
@@ -575,11 +595,15 @@ fn bind_array<'a>(
         size: array.size,
         bits: array.bits,
         cell,
+        index_type,
     })
 }
 
 /// The packet-in and the packet-out header. One that P4Info does not have is empty.
-fn controller_headers(info: &p4info::P4Info) -> UpdateResult<[ControllerHeader; 2]> {
+fn controller_headers(
+    info: &p4info::P4Info,
+    types: &Types<'_>,
+) -> UpdateResult<[ControllerHeader; 2]> {
     let mut headers = [ControllerHeader::default(), ControllerHeader::default()];
     let [packet_in, packet_out] = &mut headers;
     for metadata in &info.controller_packet_metadata {
@@ -594,7 +618,7 @@ fn controller_headers(info: &p4info::P4Info) -> UpdateResult<[ControllerHeader; 
                 )));
             }
         };
-        *header = ControllerHeader::from_p4info(metadata)?;
+        *header = ControllerHeader::from_p4info(metadata, types)?;
     }
     Ok(headers)
 }

@@ -4,6 +4,7 @@ use v1model::entries::Bits;
 use v1model::entries::digest::{DigestConfig, DigestInfo};
 
 use super::shape::{Fields, Shape, Widths};
+use super::translation::Types;
 use crate::error::{UpdateError, UpdateResult};
 use crate::proto::p4::config::v1 as p4info;
 use crate::proto::p4::v1 as p4;
@@ -30,7 +31,7 @@ impl Digest {
         (id, name): (u32, String),
         index: usize,
         spec: Option<&p4info::P4DataTypeSpec>,
-        types: Option<&p4info::P4TypeInfo>,
+        types: &Types<'_>,
         info: &DigestInfo,
     ) -> UpdateResult<Self> {
         let shape = Shape::new(spec, types, info.widths.len());
@@ -58,8 +59,8 @@ impl Digest {
     ) -> UpdateResult<DigestConfig> {
         if self.shape.is_none() {
             return Err(UpdateError::unimplemented(format!(
-                "{}: the digest's type is not implemented; bit, int, bool, enums, headers of \
-                 them, and structs and tuples of all these are",
+                "{}: the digest's type is not implemented; bit, int, bool, enums, types with a \
+                 mapping (--translation), headers of these, and structs and tuples of all these are",
                 self.name
             )));
         }
@@ -98,9 +99,13 @@ impl Digest {
     }
 
     /// A message (of the values that [`DigestInfo`] names) as a controller sees it.
-    pub(crate) fn message(&self, fields: &[Bits]) -> p4::P4Data {
-        let shape = self.shape.as_ref();
-        let fields = Fields::new(fields, &self.info);
-        shape.map_or_else(p4::P4Data::default, |shape| shape.value(fields))
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION`: a value that no controller's value stands for.
+    pub(crate) fn message(&self, fields: &[Bits]) -> UpdateResult<p4::P4Data> {
+        let Some(shape) = &self.shape else {
+            return Ok(p4::P4Data::default());
+        };
+        shape.value(Fields::new(fields, &self.info), &self.name)
     }
 }

@@ -1,8 +1,10 @@
 //! Match fields: of table entries and of members of value sets (specification, section "Match
 //! Format").
 
+use tonic::Code;
 use v1model::entries::{Bits, MatchField, MatchKind};
 
+use super::translation::ValueType;
 use crate::bytestring;
 use crate::error::{UpdateError, UpdateResult};
 use crate::ids;
@@ -15,17 +17,19 @@ pub(crate) struct Key {
     pub(crate) name: String,
     /// As controllers see it.
     pub(crate) kind: MatchKind,
-    pub(crate) bits: u32,
+    pub(crate) value: ValueType,
     /// The field is optional for controllers and ternary in the program, because BMv2 JSON has no
     /// optional match.
     pub(super) masked_optional: bool,
+    /// The program's own mask ([`v1model::entries::KeyField::mask`]).
+    pub(super) mask: Option<Bits>,
 }
 
 impl Key {
     fn any_ternary(&self) -> MatchField {
         MatchField::Ternary {
-            value: bytestring::zero(self.bits),
-            mask: bytestring::zero(self.bits),
+            value: bytestring::zero(self.value.bits),
+            mask: bytestring::zero(self.value.bits),
         }
     }
 
@@ -35,7 +39,7 @@ impl Key {
             (value, false) => MatchField::Optional(value),
             (Some(value), true) => MatchField::Ternary {
                 value,
-                mask: bytestring::ones(self.bits),
+                mask: bytestring::ones(self.value.bits),
             },
             (None, true) => self.any_ternary(),
         }
@@ -71,10 +75,14 @@ impl Keys {
             .iter()
             .map(|key| {
                 let field = given.iter().find(|field| field.field_id == key.id);
-                match field {
-                    Some(field) => self.match_field(key, field),
-                    None => self.dont_care(key),
-                }
+                let field = match field {
+                    Some(field) => self.match_field(key, field)?,
+                    None => self.dont_care(key)?,
+                };
+                Ok(match &key.mask {
+                    Some(mask) => field.under(mask),
+                    None => field,
+                })
             })
             .collect()
     }
@@ -83,18 +91,20 @@ impl Keys {
         Ok(match key.kind {
             MatchKind::Exact => {
                 return Err(UpdateError::invalid(format!(
-                    "{}: field {}: not given, but an exact field must be ({} bits)",
-                    self.object, key.name, key.bits
+                    "{}: field {}: not given, but an exact field must be ({})",
+                    self.object,
+                    key.name,
+                    key.value.expected()
                 )));
             }
             MatchKind::Lpm => MatchField::Lpm {
-                value: bytestring::zero(key.bits),
+                value: bytestring::zero(key.value.bits),
                 prefix_bits: 0,
             },
             MatchKind::Ternary => key.any_ternary(),
             MatchKind::Range => MatchField::Range {
-                low: bytestring::zero(key.bits),
-                high: bytestring::ones(key.bits),
+                low: bytestring::zero(key.value.bits),
+                high: bytestring::ones(key.value.bits),
             },
             MatchKind::Optional => key.optional(None),
         })
@@ -132,23 +142,44 @@ impl Keys {
         }
     }
 
+    /// Refuses a match on a part of a translated value: "it may be infeasible to translate the value-mask
+    /// pair" (section "Translation of Match Fields"). `is_whole`: of these controllers' bits.
+    fn check_whole(&self, key: &Key, is_whole: impl FnOnce(u32) -> bool) -> UpdateResult<()> {
+        if key.value.controllers_bits().is_some_and(is_whole) {
+            return Ok(());
+        }
+        let text = "a match on a part of the value given, but its type is translated: a prefix or mask of \
+                    the whole number expected, or leave the field out to match everything";
+        Err(self.refuse(key, text))
+    }
+
     fn lpm(&self, key: &Key, lpm: &p4::field_match::Lpm) -> UpdateResult<MatchField> {
         let value = self.value(key, &lpm.value, "")?;
+        if key.value.is_translated() {
+            self.check_whole(key, |bits| u32::try_from(lpm.prefix_len) == Ok(bits))?;
+            return Ok(MatchField::Lpm {
+                value,
+                prefix_bits: key.value.bits,
+            });
+        }
         let prefix_bits = match u32::try_from(lpm.prefix_len) {
             Ok(0) => {
                 let text = "prefix length 0 given; leave the field out to match everything";
                 return Err(self.refuse(key, text));
             }
-            Ok(prefix) if prefix <= key.bits => prefix,
+            Ok(prefix) if prefix <= key.value.bits => prefix,
             _ => {
                 let text = format!(
                     "prefix length {} given, 1 to {} expected",
-                    lpm.prefix_len, key.bits
+                    lpm.prefix_len, key.value.bits
                 );
                 return Err(self.refuse(key, text));
             }
         };
-        if !bytestring::within_mask(&value, &bytestring::prefix_mask(key.bits, prefix_bits)) {
+        if !bytestring::within_mask(
+            &value,
+            &bytestring::prefix_mask(key.value.bits, prefix_bits),
+        ) {
             let text = format!(
                 "value 0x{} has bits set beyond its prefix of {prefix_bits} bits; they must be 0",
                 bytestring::hex(&value)
@@ -160,6 +191,16 @@ impl Keys {
 
     fn ternary(&self, key: &Key, ternary: &p4::field_match::Ternary) -> UpdateResult<MatchField> {
         let value = self.value(key, &ternary.value, "value")?;
+        if key.value.is_translated() {
+            self.check_whole(key, |bits| {
+                let mask = bytestring::parse(&ternary.mask, bits, &self.object, &key.name);
+                mask.is_ok_and(|mask| mask == bytestring::ones(bits))
+            })?;
+            return Ok(MatchField::Ternary {
+                value,
+                mask: bytestring::ones(key.value.bits),
+            });
+        }
         let mask = self.value(key, &ternary.mask, "mask")?;
         if bytestring::is_zero(&mask) {
             let text = "mask 0 given; leave the field out to match everything";
@@ -179,6 +220,11 @@ impl Keys {
     fn range(&self, key: &Key, range: &p4::field_match::Range) -> UpdateResult<MatchField> {
         let low = self.value(key, &range.low, "low")?;
         let high = self.value(key, &range.high, "high")?;
+        if key.value.is_translated() && low != high {
+            let text = "a range of several values given, but its type is translated: low and high the \
+                        same expected, or leave the field out to match everything";
+            return Err(self.refuse(key, text));
+        }
         // Both are equally long and big-endian, so byte order is number order.
         if low > high {
             let text = format!(
@@ -188,7 +234,7 @@ impl Keys {
             );
             return Err(self.refuse(key, text));
         }
-        if bytestring::is_zero(&low) && high == bytestring::ones(key.bits) {
+        if bytestring::is_zero(&low) && high == bytestring::ones(key.value.bits) {
             let text = "the range includes every value; leave the field out to match everything";
             return Err(self.refuse(key, text));
         }
@@ -202,7 +248,8 @@ impl Keys {
         } else {
             format!("{} ({part})", key.name)
         };
-        bytestring::parse(value, key.bits, &self.object, &name).map_err(UpdateError::as_invalid)
+        let parsed = key.value.parse(value, &self.object, &name);
+        parsed.map_err(UpdateError::as_invalid)
     }
 
     fn refuse(&self, key: &Key, text: impl std::fmt::Display) -> UpdateError {
@@ -210,52 +257,98 @@ impl Keys {
     }
 
     /// Match fields as a controller sees them: canonical, "don't care" left out.
-    pub(crate) fn match_messages(&self, fields: &[MatchField]) -> Vec<p4::FieldMatch> {
-        use p4::field_match as m;
-        let canonical = bytestring::canonical;
-        self.fields
-            .iter()
-            .zip(fields)
-            .filter_map(|(key, field)| {
-                let given = match field {
-                    MatchField::Exact(value) => m::FieldMatchType::Exact(m::Exact {
-                        value: canonical(value),
-                    }),
-                    MatchField::Lpm { prefix_bits: 0, .. } => return None,
-                    MatchField::Lpm { value, prefix_bits } => m::FieldMatchType::Lpm(m::Lpm {
-                        value: canonical(value),
-                        prefix_len: i32::try_from(*prefix_bits).unwrap_or(i32::MAX),
-                    }),
-                    MatchField::Ternary { mask, .. } if bytestring::is_zero(mask) => return None,
-                    MatchField::Ternary { value, .. } if key.masked_optional => {
-                        m::FieldMatchType::Optional(m::Optional {
-                            value: canonical(value),
-                        })
-                    }
-                    MatchField::Ternary { value, mask } => m::FieldMatchType::Ternary(m::Ternary {
-                        value: canonical(value),
-                        mask: canonical(mask),
-                    }),
-                    MatchField::Range { low, high }
-                        if bytestring::is_zero(low) && *high == bytestring::ones(key.bits) =>
-                    {
-                        return None;
-                    }
-                    MatchField::Range { low, high } => m::FieldMatchType::Range(m::Range {
-                        low: canonical(low),
-                        high: canonical(high),
-                    }),
-                    MatchField::Optional(None) => return None,
-                    MatchField::Optional(Some(value)) => m::FieldMatchType::Optional(m::Optional {
-                        value: canonical(value),
-                    }),
-                };
-                Some(p4::FieldMatch {
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION`: a value that no controller's value stands for.
+    pub(crate) fn match_messages(
+        &self,
+        fields: &[MatchField],
+    ) -> UpdateResult<Vec<p4::FieldMatch>> {
+        let mut messages = Vec::with_capacity(fields.len());
+        for (key, field) in self.fields.iter().zip(fields) {
+            if let Some(given) = self.match_message(key, field)? {
+                messages.push(p4::FieldMatch {
                     field_id: key.id,
                     field_match_type: Some(given),
+                });
+            }
+        }
+        Ok(messages)
+    }
+
+    fn match_message(
+        &self,
+        key: &Key,
+        field: &MatchField,
+    ) -> UpdateResult<Option<p4::field_match::FieldMatchType>> {
+        use p4::field_match as m;
+        let tell = |value: &[u8]| key.value.tell(value, &self.object, &key.name);
+        // A part of a translated value: a client of another protocol may match on one.
+        let parts = |is_part: bool| match is_part && key.value.is_translated() {
+            true => Err(UpdateError::new(
+                Code::FailedPrecondition,
+                format!(
+                    "{}: field {}: the switch has a match on a part of the value, but its type is \
+                     translated",
+                    self.object, key.name
+                ),
+            )),
+            false => Ok(()),
+        };
+        let bits = key.value.bits;
+        let ones = bytestring::ones(bits);
+        Ok(Some(match field {
+            MatchField::Exact(value) => m::FieldMatchType::Exact(m::Exact {
+                value: tell(value)?,
+            }),
+            MatchField::Lpm { prefix_bits: 0, .. } => return Ok(None),
+            MatchField::Lpm { value, prefix_bits } => {
+                parts(*prefix_bits != bits || key.value.controllers_bits().is_none())?;
+                let all = key.value.controllers_bits().unwrap_or(bits);
+                let prefix = if *prefix_bits == bits {
+                    all
+                } else {
+                    *prefix_bits
+                };
+                m::FieldMatchType::Lpm(m::Lpm {
+                    value: tell(value)?,
+                    prefix_len: i32::try_from(prefix).unwrap_or(i32::MAX),
                 })
-            })
-            .collect()
+            }
+            MatchField::Ternary { mask, .. } if bytestring::is_zero(mask) => return Ok(None),
+            MatchField::Ternary { value, .. } if key.masked_optional => {
+                m::FieldMatchType::Optional(m::Optional {
+                    value: tell(value)?,
+                })
+            }
+            MatchField::Ternary { value, mask } => {
+                parts(*mask != ones || key.value.controllers_bits().is_none())?;
+                let all = key.value.controllers_bits().unwrap_or(bits);
+                let mask = if *mask == ones {
+                    &bytestring::ones(all)
+                } else {
+                    mask
+                };
+                m::FieldMatchType::Ternary(m::Ternary {
+                    value: tell(value)?,
+                    mask: bytestring::canonical(mask),
+                })
+            }
+            MatchField::Range { low, high } if bytestring::is_zero(low) && *high == ones => {
+                return Ok(None);
+            }
+            MatchField::Range { low, high } => {
+                parts(low != high)?;
+                m::FieldMatchType::Range(m::Range {
+                    low: tell(low)?,
+                    high: tell(high)?,
+                })
+            }
+            MatchField::Optional(None) => return Ok(None),
+            MatchField::Optional(Some(value)) => m::FieldMatchType::Optional(m::Optional {
+                value: tell(value)?,
+            }),
+        }))
     }
 }
 

@@ -13,6 +13,7 @@ mod refusals;
 mod replication;
 mod shape;
 mod table;
+mod translation;
 
 pub(crate) use arrays::{
     Array, counter_message, counter_value, meter_counts_message, meter_message, meter_write,
@@ -22,3 +23,5 @@ pub(crate) use profile::Profile;
 pub(crate) use refusals::{empty_replication_entry, unimplemented_entity};
 pub(crate) use replication::{clone_session, clone_session_message, replica_messages, replicas};
 pub(crate) use table::{BoundTable, controller_metadata};
+pub use translation::{Mappings, MappingsError};
+pub(crate) use translation::{Types, ValueType};

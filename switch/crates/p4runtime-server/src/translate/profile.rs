@@ -123,28 +123,33 @@ impl Profile {
         Ok(actions)
     }
 
-    /// A one-shot action set as a controller sees it.
+    /// A one-shot action set as a controller sees it; `None` if P4Info does not give the table one of its
+    /// actions.
     pub(super) fn one_shot_message(
         &self,
         table: &BoundTable,
         set: &[WeightedAction],
-    ) -> Option<p4::ActionProfileActionSet> {
+    ) -> UpdateResult<Option<p4::ActionProfileActionSet>> {
         use p4::action_profile_action::WatchKind;
-        let actions = set.iter().map(|action| {
-            Some(p4::ActionProfileAction {
-                action: Some(table.action_message(&action.call)?),
+        let mut actions = Vec::with_capacity(set.len());
+        for action in set {
+            let Some(call) = table.action_message(&action.call)? else {
+                return Ok(None);
+            };
+            actions.push(p4::ActionProfileAction {
+                action: Some(call),
                 weight: self.weight_message(action.weight),
                 #[allow(deprecated)]
                 watch_kind: action.watch.map(|watch| match watch.numeric {
                     true => WatchKind::Watch(port_as_i32(watch)),
                     false => WatchKind::WatchPort(port_as_bytes(watch)),
                 }),
-            })
-        });
-        Some(p4::ActionProfileActionSet {
-            action_profile_actions: actions.collect::<Option<Vec<_>>>()?,
+            });
+        }
+        Ok(Some(p4::ActionProfileActionSet {
+            action_profile_actions: actions,
             ..p4::ActionProfileActionSet::default()
-        })
+        }))
     }
 
     /// Reads a group with its members (section "Group Programming").
@@ -266,19 +271,22 @@ impl BoundTable {
         &self,
         entry: &TableEntry,
         profile: Option<&Profile>,
-    ) -> Option<p4::TableAction> {
+    ) -> UpdateResult<Option<p4::TableAction>> {
         use p4::table_action::Type;
         let action = match &entry.indirect {
-            None => Type::Action(self.action_message(&entry.action)?),
-            Some(IndirectAction::Member(id)) => Type::ActionProfileMemberId(*id),
-            Some(IndirectAction::Group(id)) => Type::ActionProfileGroupId(*id),
-            Some(IndirectAction::OneShot(set)) => {
-                Type::ActionProfileActionSet(profile?.one_shot_message(self, set)?)
-            }
+            None => self.action_message(&entry.action)?.map(Type::Action),
+            Some(IndirectAction::Member(id)) => Some(Type::ActionProfileMemberId(*id)),
+            Some(IndirectAction::Group(id)) => Some(Type::ActionProfileGroupId(*id)),
+            Some(IndirectAction::OneShot(set)) => match profile {
+                Some(profile) => profile
+                    .one_shot_message(self, set)?
+                    .map(Type::ActionProfileActionSet),
+                None => None,
+            },
         };
-        Some(p4::TableAction {
+        Ok(action.map(|action| p4::TableAction {
             r#type: Some(action),
-        })
+        }))
     }
 }
 

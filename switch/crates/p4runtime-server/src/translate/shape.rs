@@ -1,9 +1,12 @@
 //! Translates values of digests and registers to `P4Data` (specification, section
 //! "Representation of Arbitrary P4 Types").
 
+use std::sync::Arc;
+
 use v1model::entries::Bits;
 use v1model::entries::digest::DigestInfo;
 
+use super::translation::{Translation, Types};
 use crate::bytestring;
 use crate::error::{UpdateError, UpdateResult};
 use crate::proto::p4::config::v1 as p4info;
@@ -25,6 +28,8 @@ pub(crate) enum Shape {
     Struct(Vec<Shape>),
     /// Of bitstrings.
     Header(Vec<Shape>),
+    /// A type that has other values for controllers.
+    Translated(Arc<Translation>),
 }
 
 /// Widths of the fields that follow, and the headers among the fields.
@@ -107,19 +112,18 @@ impl Shape {
     /// `None`: a type that values of this switch do not have, or one of more than `fields` fields.
     pub(crate) fn new(
         spec: Option<&p4info::P4DataTypeSpec>,
-        types: Option<&p4info::P4TypeInfo>,
+        types: &Types<'_>,
         fields: usize,
     ) -> Option<Self> {
-        let none = p4info::P4TypeInfo::default();
         // Nested structs can grow without bound, so the number of parts is limited.
         let mut parts = DEPTH_MAX.saturating_add(2 * fields);
-        Self::of(spec?, types.unwrap_or(&none), 0, &mut parts)
+        Self::of(spec?, types, 0, &mut parts)
     }
 
     /// `parts` is how many more types may be visited.
     fn of(
         spec: &p4info::P4DataTypeSpec,
-        types: &p4info::P4TypeInfo,
+        types: &Types<'_>,
         depth: usize,
         parts: &mut usize,
     ) -> Option<Self> {
@@ -129,34 +133,38 @@ impl Shape {
             return None;
         }
         *parts = parts.checked_sub(1)?;
+        let info = types.info();
         let mut of = |spec: &p4info::P4DataTypeSpec| Self::of(spec, types, depth + 1, parts);
         Some(match spec.type_spec.as_ref()? {
             TypeSpec::Bitstring(bitstring) => Self::bitstring(bitstring)?,
             TypeSpec::Bool(_) => Self::Bool,
             TypeSpec::SerializableEnum(named) => {
-                let spec = types.serializable_enums.get(&named.name)?;
+                let spec = info.serializable_enums.get(&named.name)?;
                 Self::SerializableEnum(width(spec.underlying_type.as_ref()?.bitwidth)?)
             }
             TypeSpec::Enum(named) => {
-                let members = types.enums.get(&named.name)?.members.iter();
+                let members = info.enums.get(&named.name)?.members.iter();
                 Self::Enum(members.map(|member| member.name.clone()).collect())
             }
             TypeSpec::Tuple(tuple) => {
                 Self::Tuple(tuple.members.iter().map(&mut of).collect::<Option<_>>()?)
             }
             TypeSpec::Struct(named) => {
-                let members = types.structs.get(&named.name)?.members.iter();
+                let members = info.structs.get(&named.name)?.members.iter();
                 let shapes = members.map(|member| of(member.type_spec.as_ref()?));
                 Self::Struct(shapes.collect::<Option<_>>()?)
             }
             TypeSpec::NewType(named) => {
-                match types.new_types.get(&named.name)?.representation.as_ref()? {
+                match info.new_types.get(&named.name)?.representation.as_ref()? {
                     Representation::OriginalType(original) => of(original)?,
-                    Representation::TranslatedType(_) => return None,
+                    Representation::TranslatedType(_) => match types.translation(&named.name) {
+                        Some(translation) => Self::Translated(Arc::clone(translation)),
+                        None => Self::Bits(types.number_bits(&named.name)?),
+                    },
                 }
             }
             TypeSpec::Header(named) => {
-                let members = &types.headers.get(&named.name)?.members;
+                let members = &info.headers.get(&named.name)?.members;
                 *parts = parts.checked_sub(members.len())?;
                 let shapes = members
                     .iter()
@@ -190,6 +198,7 @@ impl Shape {
                 widths.next() == Some(*bits)
             }
             Self::Bool => widths.next() == Some(1),
+            Self::Translated(translation) => widths.next() == Some(translation.bits()),
             Self::Enum(_) => widths.next().is_some(),
             Self::Tuple(shapes) | Self::Struct(shapes) => {
                 shapes.iter().all(|shape| shape.fits(widths))
@@ -202,16 +211,19 @@ impl Shape {
         }
     }
 
-    /// The value composed of these fields.
-    pub(crate) fn value(&self, mut fields: Fields<'_>) -> p4::P4Data {
-        self.take(&mut fields)
+    /// The value composed of these fields. `object` goes into the error text.
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION`: a value that no controller's value stands for.
+    pub(crate) fn value(&self, mut fields: Fields<'_>, object: &str) -> UpdateResult<p4::P4Data> {
+        self.take(&mut fields, object)
     }
 
-    fn take(&self, fields: &mut Fields<'_>) -> p4::P4Data {
+    fn take(&self, fields: &mut Fields<'_>, object: &str) -> UpdateResult<p4::P4Data> {
         use p4::p4_data::Data;
         let data = match self {
-            Self::Tuple(shapes) => Data::Tuple(members(shapes, fields)),
-            Self::Struct(shapes) => Data::Struct(members(shapes, fields)),
+            Self::Tuple(shapes) => Data::Tuple(members(shapes, fields, object)?),
+            Self::Struct(shapes) => Data::Struct(members(shapes, fields, object)?),
             Self::Header(shapes) => {
                 let is_valid = fields.in_valid_header();
                 let bitstrings = shapes.iter().map(|shape| shape.bytes(fields.next()));
@@ -226,9 +238,9 @@ impl Shape {
                     bitstrings,
                 })
             }
-            _ => return self.one(fields.next()),
+            _ => return self.one(fields.next(), object),
         };
-        p4::P4Data { data: Some(data) }
+        Ok(p4::P4Data { data: Some(data) })
     }
 
     /// The canonical byte string of a number.
@@ -239,8 +251,11 @@ impl Shape {
         }
     }
 
-    /// The value of a type that has one field.
-    pub(crate) fn one(&self, value: &[u8]) -> p4::P4Data {
+    /// The value of a type that has one field. `object` goes into the error text.
+    ///
+    /// # Errors
+    /// As [`Self::value`].
+    pub(crate) fn one(&self, value: &[u8], object: &str) -> UpdateResult<p4::P4Data> {
         use p4::p4_data::Data;
         let data = match self {
             Self::Bool => Data::Bool(!bytestring::is_zero(value)),
@@ -251,9 +266,12 @@ impl Shape {
                     .fold(0usize, |number, byte| (number << 8) | usize::from(*byte));
                 Data::Enum(names.get(number).cloned().unwrap_or_default())
             }
+            Self::Translated(translation) => {
+                Data::Bitstring(translation.to_controller(value, object, "data")?)
+            }
             _ => Data::Bitstring(self.bytes(value)),
         };
-        p4::P4Data { data: Some(data) }
+        Ok(p4::P4Data { data: Some(data) })
     }
 
     /// Reads a value that one field of `bits` bits holds.
@@ -289,6 +307,10 @@ impl Shape {
                 };
                 return bytestring::parse(&number.to_be_bytes(), bits, object, "data");
             }
+            (Self::Translated(translation), Some(Data::Bitstring(value))) => {
+                return translation.to_switch(value, object, "data");
+            }
+            (Self::Translated(_), _) => "a bitstring that stands for a value",
             (Self::Bits(_) | Self::Signed(_), _) => "a bitstring",
             (Self::SerializableEnum(_), _) => "an enum_value",
             (Self::Bool, _) => "a bool",
@@ -310,10 +332,15 @@ impl Shape {
     }
 }
 
-fn members(shapes: &[Shape], fields: &mut Fields<'_>) -> p4::P4StructLike {
-    p4::P4StructLike {
-        members: shapes.iter().map(|shape| shape.take(fields)).collect(),
-    }
+fn members(
+    shapes: &[Shape],
+    fields: &mut Fields<'_>,
+    object: &str,
+) -> UpdateResult<p4::P4StructLike> {
+    let members = shapes.iter().map(|shape| shape.take(fields, object));
+    Ok(p4::P4StructLike {
+        members: members.collect::<UpdateResult<_>>()?,
+    })
 }
 
 fn width(bits: i32) -> Option<u32> {

@@ -4,7 +4,7 @@ use v1model::entries::{ActionCall, Bits, EntryKey};
 
 use super::arrays::MeterKind;
 use super::keys::Keys;
-use crate::bytestring;
+use super::translation::ValueType;
 use crate::error::{UpdateError, UpdateResult};
 use crate::ids;
 use crate::proto::p4::config::v1 as p4info;
@@ -27,7 +27,7 @@ pub(crate) struct BoundAction {
 pub(super) struct Param {
     pub(super) id: u32,
     pub(super) name: String,
-    pub(super) bits: u32,
+    pub(super) value: ValueType,
 }
 
 /// A table.
@@ -150,12 +150,15 @@ impl BoundTable {
                     .find(|other| other.param_id == param.id)
                     .ok_or_else(|| {
                         UpdateError::invalid(format!(
-                            "{}: parameter {} (id {}, {} bits) is missing",
-                            object, param.name, param.id, param.bits
+                            "{}: parameter {} (id {}, {}) is missing",
+                            object,
+                            param.name,
+                            param.id,
+                            param.value.expected()
                         ))
                     })?;
-                bytestring::parse(&value.value, param.bits, &object, &param.name)
-                    .map_err(UpdateError::as_invalid)
+                let parsed = param.value.parse(&value.value, &object, &param.name);
+                parsed.map_err(UpdateError::as_invalid)
             })
             .collect::<UpdateResult<Vec<Bits>>>()?;
         Ok(ActionCall {
@@ -165,21 +168,25 @@ impl BoundTable {
     }
 
     /// An action as a controller sees it; `None` for one that P4Info does not give this table.
-    pub(crate) fn action_message(&self, call: &ActionCall) -> Option<p4::Action> {
-        let action = self
-            .actions
-            .iter()
-            .find(|action| action.index == call.action)?;
-        let params = action.params.iter().zip(&call.args);
-        Some(p4::Action {
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION`: an argument that no controller's value stands for.
+    pub(crate) fn action_message(&self, call: &ActionCall) -> UpdateResult<Option<p4::Action>> {
+        let mut actions = self.actions.iter();
+        let Some(action) = actions.find(|action| action.index == call.action) else {
+            return Ok(None);
+        };
+        let mut params = Vec::with_capacity(call.args.len());
+        for (param, value) in action.params.iter().zip(&call.args) {
+            params.push(p4::action::Param {
+                param_id: param.id,
+                value: param.value.tell(value, &action.name, &param.name)?,
+            });
+        }
+        Ok(Some(p4::Action {
             action_id: action.id,
-            params: params
-                .map(|(param, value)| p4::action::Param {
-                    param_id: param.id,
-                    value: bytestring::canonical(value),
-                })
-                .collect(),
-        })
+            params,
+        }))
     }
 }
 

@@ -15,6 +15,7 @@ mod roles;
 mod strangers;
 #[path = "../support/mod.rs"]
 mod support;
+mod translation;
 
 use p4::entity::Entity;
 use p4::stream_message_request::Update as ToSwitch;
@@ -584,6 +585,48 @@ async fn wide_encodings_are_accepted_and_come_back_canonical() {
     controller.insert(entry).await.expect("inserted");
     let read = controller.written().await;
     assert_eq!(read, [forward(&controller, &[9], &[2])]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn values_under_a_mask_of_the_program_come_back_masked() {
+    let server = Server::start().await;
+    let mut controller = server.controller("kinds").await;
+    let mut masked = config("kinds");
+    let json = std::str::from_utf8(&masked.p4_device_config).expect("JSON");
+    // The lowest byte of `routes`' first field does not count, as with a mask of P4_14.
+    let key = r#""match_type" : "lpm",
+              "name" : "hdr.ethernet.dst",
+              "target" : ["ethernet", "dst"],
+              "mask" : "#;
+    assert_eq!(json.matches(key).count(), 1);
+    let with_mask = format!("{key}\"0xffffffffff00\"");
+    masked.p4_device_config = json.replace(&format!("{key}null"), &with_mask).into();
+    controller
+        .push(masked, Push::VerifyAndCommit)
+        .await
+        .expect("accepted");
+    let given = p4::TableEntry {
+        metadata: b"cookie".to_vec(),
+        ..route(&controller, MAC, 48, 1)
+    };
+    controller.insert(given.clone()).await.expect("inserted");
+    let read = controller.written().await;
+    let expected = p4::TableEntry {
+        metadata: b"cookie".to_vec(),
+        ..route(&controller, &[2, 0, 0, 0, 0, 0], 48, 1)
+    };
+    assert_eq!(read, std::slice::from_ref(&expected));
+    let again = controller.insert(expected).await;
+    assert_eq!(again.expect_err("exists").0, Code::AlreadyExists);
+    controller.delete(given.clone()).await.expect("deleted");
+    // Nothing of the metadata is left.
+    let bare = p4::TableEntry {
+        metadata: Vec::new(),
+        ..given
+    };
+    controller.insert(bare).await.expect("inserted");
+    assert!(controller.written().await[0].metadata.is_empty());
     server.stop().await;
 }
 

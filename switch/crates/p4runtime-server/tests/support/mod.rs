@@ -12,12 +12,12 @@ use p4runtime_server::proto::p4::v1 as p4;
 use p4runtime_server::proto::p4::v1::p4_runtime_client::P4RuntimeClient;
 
 use p4runtime_server::{
-    ControllerSender, Executor, ServeError, ServerConfig, ServerLimits, Token, bind,
+    ControllerSender, Executor, Mappings, ServeError, ServerConfig, ServerLimits, Token, bind,
     controller_queues, executor, listen,
 };
 use prost::Message;
 use switch::notification::Notification;
-use switch::{Sink, Switch, SwitchConfig};
+use switch::{Leaving, Sink, Switch, SwitchConfig};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
@@ -52,9 +52,9 @@ struct Outside {
 }
 
 impl Sink for Outside {
-    fn transmit(&mut self, port: u16, frame: &[u8], _delivery_ns: u64, _held: bool) {
+    fn transmit(&mut self, frame: &[u8], leaving: Leaving) {
         // A test may have dropped the receiver.
-        let _ = self.sent.send((port, frame.to_vec()));
+        let _ = self.sent.send((leaving.port, frame.to_vec()));
     }
 
     fn to_controller(&mut self, frame: &[u8]) {
@@ -112,15 +112,21 @@ impl Server {
     }
 
     pub async fn with_limits(limits: ServerLimits) -> Self {
-        Self::with(limits, None).await
+        Self::with(limits, None, Mappings::default()).await
+    }
+
+    /// A server that has these mappings of translated types.
+    pub async fn with_mappings(json: &str) -> Self {
+        let mappings = Mappings::from_json(json.as_bytes()).expect("mappings");
+        Self::with(ServerLimits::default(), None, mappings).await
     }
 
     /// A server to which every client is a stranger that does not show [`TOKEN`].
     pub async fn among_strangers(limits: ServerLimits) -> Self {
-        Self::with(limits, Some(Vec::new())).await
+        Self::with(limits, Some(Vec::new()), Mappings::default()).await
     }
 
-    async fn with(limits: ServerLimits, holders: Option<Vec<u32>>) -> Self {
+    async fn with(limits: ServerLimits, holders: Option<Vec<u32>>, mappings: Mappings) -> Self {
         let (count, counted) = watch::channel(0);
         let (events, happening) = std::sync::mpsc::channel();
         let waker = events.clone();
@@ -164,6 +170,7 @@ impl Server {
             only_tls: false,
             token: Some(Token::new(TOKEN).expect("a token")),
             holders,
+            mappings,
             limits,
         };
         let listener = listen(([127, 0, 0, 1], 0).into()).expect("a port is free");

@@ -29,7 +29,7 @@ impl RealTime {
         self.frames_left = false;
         let mut until_ns = 0;
         for taken in 1..=RECEIVE_MODERATED_MAX {
-            let Some((stamp_ns, at)) = self.links.earliest(now_ns) else {
+            let Some((stamp_ns, at)) = self.links.interfaces.earliest(now_ns) else {
                 return now_ns;
             };
             if stamp_ns > now_ns && stamp_ns - now_ns < STAMP_AHEAD_MAX_NS {
@@ -57,18 +57,18 @@ impl RealTime {
             self.monitor.idle_until(deadline_ns);
             self.waiter.sleep_until(now_ns, deadline_ns)?
         } else {
-            let (links, monitor) = (&self.links, &mut self.monitor);
+            let (interfaces, monitor) = (&self.links.interfaces, &mut self.monitor);
             self.waiter.wait(now_ns, Some(deadline_ns), |at_ns| {
                 // The first call is before the waiter sleeps, so it does not count as a poll.
                 if at_ns > now_ns {
                     monitor.poll(at_ns);
-                    links.has_frame()
+                    interfaces.has_frame()
                 } else {
-                    links.is_any_readable()
+                    interfaces.is_any_readable()
                 }
             })?
         };
-        self.links.note_readable(self.waiter.readable());
+        self.links.interfaces.note_readable(self.waiter.readable());
         Ok(woken)
     }
 }

@@ -3,27 +3,25 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Context;
 use captures::{CaptureWriter, Direction, path};
+use notifications::{Publisher, learning_message};
 use p4runtime_server::ControllerSender;
-use ports::{LinkState, Port, Token, Waiter, clock};
-use switch::notification::Notification;
-use switch::{Batch, Sink, Switch};
+use ports::{LinkState, Waiter, clock};
+use switch::notification::{Notification, NotificationBody};
+use switch::{Batch, Leaving, Sink, Switch, Trains};
 use traffic_manager::DropCause;
 
-/// Most ports for which all rings are looked at for each frame. With more, the kernel reports the rings
-/// that hold frames.
-const SCANNED_PORTS_MAX: usize = 8;
-/// Time after which a port with frames that the kernel did not take is flushed again, unless another
-/// frame is sent there before.
-const RETRY_NS: u64 = 10_000_000;
+use super::interfaces::{Interface, Interfaces};
+use super::port_set::PortSet;
 
 /// A port number with its interface.
 pub(super) struct Link {
     pub(super) number: u16,
-    pub(super) port: Port,
-    pub(super) token: Token,
+    /// The name of the interface.
+    pub(super) name: String,
     pub(super) state: LinkState,
     /// Whether it has ever been up. Before that, it may not be configured yet.
     pub(super) was_up: bool,
@@ -56,41 +54,45 @@ impl Capture {
     }
 }
 
+/// Subscribers to digests.
+pub(super) struct Subscribers {
+    pub(super) publisher: Arc<Publisher>,
+    pub(super) device_id: u64,
+}
+
 /// The links of a switch; where its frames go.
 pub(super) struct Links {
+    /// By the places that the interfaces have.
     links: Vec<Link>,
+    pub(super) interfaces: Interfaces,
     /// Position in `links` by port number.
     by_number: Vec<Option<usize>>,
     controllers: ControllerSender,
-    /// Positions in `links` of the ports that have collected frames.
-    unsent: Vec<usize>,
+    /// Subscribers, who get digests instead of the controllers while there are any.
+    pub(super) subscribers: Option<Subscribers>,
     /// Frames collected.
     pub(super) collected: usize,
     /// One of them has a departure time, so it must not wait for more.
     pub(super) has_held: bool,
-    /// Positions in `links` of the ports whose frames the kernel did not take.
-    stuck: Vec<usize>,
-    /// The time to flush these again.
-    retry_ns: u64,
-    /// Positions in `links` of the rings that may hold frames; `None`: any may.
-    readable: Option<Vec<usize>>,
     /// There are captures.
     captures: bool,
 }
 
 impl Links {
-    /// Without interfaces.
-    pub(super) fn new(controllers: ControllerSender) -> Self {
+    /// Without interfaces. `threads`: threads will receive and send.
+    pub(super) fn new(controllers: ControllerSender, threads: bool) -> Self {
         Self {
             links: Vec::new(),
+            interfaces: if threads {
+                Interfaces::Waiting(Vec::new())
+            } else {
+                Interfaces::Own(PortSet::new())
+            },
             by_number: vec![None; 512],
             controllers,
-            unsent: Vec::new(),
+            subscribers: None,
             collected: 0,
             has_held: false,
-            stuck: Vec::new(),
-            retry_ns: u64::MAX,
-            readable: None,
             captures: false,
         }
     }
@@ -99,26 +101,29 @@ impl Links {
     pub(super) fn add(
         &mut self,
         number: u16,
-        port: Port,
+        interface: Interface,
         captures: Option<&Path>,
         waiter: &mut Waiter,
     ) -> anyhow::Result<()> {
+        let port = &interface.port;
+        let (name, was_up) = (port.name().to_owned(), port.link_state() == LinkState::Up);
         let create = |direction| {
             captures
-                .map(|folder| CaptureWriter::create(&path(&folder.join(port.name()), direction)))
+                .map(|folder| CaptureWriter::create(&path(&folder.join(&name), direction)))
                 .transpose()
         };
         let (received, sent) = (create(Direction::In)?, create(Direction::Out)?);
         self.captures |= captures.is_some();
-        let token = waiter.add(&port).context("waiting for frames")?;
+        self.interfaces
+            .add(interface, waiter)
+            .context("waiting for frames")?;
         if let Some(position) = self.by_number.get_mut(usize::from(number)) {
             *position = Some(self.links.len());
         }
         self.links.push(Link {
-            was_up: port.link_state() == LinkState::Up,
             number,
-            port,
-            token,
+            name,
+            was_up,
             state: LinkState::Up,
             last_reported: ports::PortStatistics::default(),
             received: Capture(received),
@@ -139,14 +144,7 @@ impl Links {
 
     /// Hands the collected frames of all ports to the kernel.
     pub(super) fn flush(&mut self) {
-        for at in self.unsent.drain(..) {
-            if let Some(link) = self.links.get_mut(at) {
-                link.port.flush();
-                if link.port.is_stuck() && !self.stuck.contains(&at) {
-                    self.stuck.push(at);
-                }
-            }
-        }
+        self.interfaces.flush();
         self.collected = 0;
         self.has_held = false;
     }
@@ -154,22 +152,9 @@ impl Links {
     /// Offers the kernel again the frames that it did not take, if it is time. Returns the time of the
     /// next call.
     pub(super) fn flush_stuck(&mut self, now_ns: u64) -> u64 {
-        let links = &mut self.links;
-        if self.retry_ns <= now_ns {
-            self.stuck.retain(|&at| {
-                links.get_mut(at).is_some_and(|link| {
-                    link.port.flush();
-                    link.port.is_stuck()
-                })
-            });
-            self.retry_ns = u64::MAX;
-        }
-        // A link that is down waits until it is found up.
-        let is_up = |at: &usize| links.get(*at).is_some_and(|l| l.state == LinkState::Up);
-        if self.stuck.iter().any(is_up) {
-            self.retry_ns = self.retry_ns.min(now_ns.saturating_add(RETRY_NS));
-        }
-        self.retry_ns
+        let links = &self.links;
+        let is_up = |at: usize| links.get(at).is_some_and(|l| l.state == LinkState::Up);
+        self.interfaces.flush_stuck(now_ns, is_up)
     }
 
     /// Writes the captures' data in memory to their files.
@@ -184,53 +169,6 @@ impl Links {
         }
     }
 
-    /// Records the links that a wait found readable; `None`: the kernel was not asked.
-    pub(super) fn note_readable(&mut self, readable: Option<&[usize]>) {
-        match readable.filter(|_| self.links.len() > SCANNED_PORTS_MAX) {
-            Some(readable) => {
-                let noted = self.readable.get_or_insert_default();
-                noted.clear();
-                noted.extend_from_slice(readable);
-            }
-            None => self.readable = None,
-        }
-    }
-
-    /// Whether a ring holds a frame, as far as is known without asking the kernel.
-    pub(super) fn is_any_readable(&self) -> bool {
-        let has_frame = |at: &usize| self.links.get(*at).is_some_and(|l| l.port.has_frame());
-        match &self.readable {
-            Some(readable) => readable.iter().any(has_frame),
-            None => self.has_frame(),
-        }
-    }
-
-    /// Whether any ring holds a frame.
-    pub(super) fn has_frame(&self) -> bool {
-        self.links.iter().any(|link| link.port.has_frame())
-    }
-
-    /// The earliest frame in the rings: its arrival time, and the position of its link.
-    pub(super) fn earliest(&mut self, now_ns: u64) -> Option<(u64, usize)> {
-        let links = &mut self.links;
-        let Some(readable) = &mut self.readable else {
-            let all = links.iter_mut().enumerate();
-            let arrivals = all.filter_map(|(at, l)| Some((l.port.next_arrival_ns(now_ns)?, at)));
-            return arrivals.min();
-        };
-        let mut earliest: Option<(u64, usize)> = None;
-        readable.retain(|&at| {
-            let link = links.get_mut(at);
-            let Some(arrival_ns) = link.and_then(|l| l.port.next_arrival_ns(now_ns)) else {
-                return false;
-            };
-            let this = (arrival_ns, at);
-            earliest = Some(earliest.map_or(this, |earliest| earliest.min(this)));
-            true
-        });
-        earliest
-    }
-
     /// Takes the frame at the head of the ring of the link at `at`, which arrived at `arrival_ns`.
     pub(super) fn receive(
         &mut self,
@@ -239,14 +177,19 @@ impl Links {
         now_ns: u64,
         batch: &mut Batch<'_>,
     ) {
-        if let Some(link) = self.links.get_mut(at)
-            && let Some(frame) = link.port.receive(now_ns)
-        {
-            // Stamps are of another clock. They are converted to within some nanoseconds.
-            let arrival_ns = arrival_ns.min(now_ns);
-            link.received.write(link.number, frame.bytes(), arrival_ns);
-            batch.receive(link.number, frame.bytes(), arrival_ns, now_ns);
-        }
+        let Some(link) = self.links.get_mut(at) else {
+            return;
+        };
+        // Stamps are of another clock. They are converted to within some nanoseconds.
+        let arrival_ns = arrival_ns.min(now_ns);
+        self.interfaces.receive(at, now_ns, |frame, in_train| {
+            link.received.write(link.number, frame, arrival_ns);
+            if in_train {
+                batch.receive_segment(link.number, frame, arrival_ns, now_ns);
+            } else {
+                batch.receive(link.number, frame, arrival_ns, now_ns);
+            }
+        });
     }
 
     /// Reports to the switch the losses of the interfaces since the last report.
@@ -262,8 +205,8 @@ impl Links {
                 (DropCause::TxFailed, counted.tx_failed + counted.tx_runt),
             ]
         };
-        for link in &mut self.links {
-            let counted = link.port.statistics();
+        for (at, link) in self.links.iter_mut().enumerate() {
+            let counted = self.interfaces.statistics(at);
             let before = losses(&std::mem::replace(&mut link.last_reported, counted));
             for ((cause, now), (_, before)) in losses(&counted).into_iter().zip(before) {
                 switch.count_drop(link.number, cause, now.saturating_sub(before));
@@ -271,45 +214,48 @@ impl Links {
         }
     }
 
-    /// The link of a port that is given a frame to send.
-    fn sending(
-        &mut self,
-        port: u16,
-        frame: &[u8],
-        delivery_ns: u64,
-        held: bool,
-    ) -> Option<&mut Link> {
-        let at = (*self.by_number.get(usize::from(port))?)?;
-        let link = self.links.get_mut(at)?;
-        link.sent.write(port, frame, delivery_ns);
-        if link.port.unflushed() == 0 {
-            self.unsent.push(at);
+    /// Reports to the switch the trains of the interfaces, as of the last report of losses.
+    pub(super) fn report_trains(&self, switch: &mut Switch) {
+        for link in &self.links {
+            let trains = Trains {
+                received: link.last_reported.rx_trains,
+                sent: link.last_reported.tx_trains,
+            };
+            switch.report_trains(link.number, trains);
         }
+    }
+
+    /// Records that a port is given a frame to send. Returns its place.
+    fn sending(&mut self, frame: &[u8], leaving: Leaving) -> Option<usize> {
+        let at = (*self.by_number.get(usize::from(leaving.port))?)?;
+        let link = self.links.get_mut(at)?;
+        link.sent.write(leaving.port, frame, leaving.delivery_ns);
         self.collected += 1;
-        self.has_held |= held;
-        Some(link)
+        self.has_held |= leaving.held;
+        Some(at)
+    }
+}
+
+/// How the switch has an interface send a frame.
+fn at_interface(leaving: Leaving) -> ports::Sending {
+    ports::Sending {
+        departure_ns: leaving.delivery_ns,
+        in_train: leaving.in_train,
     }
 }
 
 impl Sink for Links {
-    fn transmit(&mut self, port: u16, frame: &[u8], delivery_ns: u64, held: bool) {
-        if let Some(link) = self.sending(port, frame, delivery_ns, held) {
-            // The port counts a refusal, which is reported with its other losses.
-            let _ = link.port.send_at(frame, delivery_ns);
+    fn transmit(&mut self, frame: &[u8], leaving: Leaving) {
+        if let Some(at) = self.sending(frame, leaving) {
+            self.interfaces.send(at, frame, at_interface(leaving));
         }
     }
 
-    fn transmit_buffer(
-        &mut self,
-        port: u16,
-        buffer: &mut Vec<u8>,
-        frame: Range<usize>,
-        delivery_ns: u64,
-        held: bool,
-    ) {
+    fn transmit_buffer(&mut self, buffer: &mut Vec<u8>, frame: Range<usize>, leaving: Leaving) {
         let bytes = buffer.get(frame.clone()).unwrap_or_default();
-        if let Some(link) = self.sending(port, bytes, delivery_ns, held) {
-            let _ = link.port.send_buffer_at(buffer, frame, delivery_ns);
+        if let Some(at) = self.sending(bytes, leaving) {
+            let sending = at_interface(leaving);
+            self.interfaces.send_buffer(at, buffer, frame, sending);
         }
     }
 
@@ -319,6 +265,14 @@ impl Sink for Links {
     }
 
     fn notify(&mut self, notification: Notification) -> bool {
+        if let NotificationBody::Digests(list) = &notification.body
+            && let Some(subscribers) = &self.subscribers
+            && subscribers.publisher.has_subscribers()
+        {
+            let message = learning_message(subscribers.device_id, list);
+            subscribers.publisher.publish(&message);
+            return true;
+        }
         let at_ns = clock::to_realtime_ns(notification.at_ns);
         // As above.
         self.controllers.notify(Notification {

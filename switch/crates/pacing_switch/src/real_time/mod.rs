@@ -1,5 +1,5 @@
-//! The driver in real time: one thread, one loop, one system call to wait and one per port to send a
-//! batch.
+//! The driver in real time: one loop, one system call to wait and one per port to send a batch. The loop
+//! is one thread's; threads of their own may receive and send ([`stages`]).
 //!
 //! Each turn of the loop sends due frames, runs jobs of the control plane, takes frames in the order
 //! of their arrival (a bounded batch), and waits for the next event of these kinds.
@@ -8,9 +8,9 @@
 //! While departures are pending, the loop reads the clock and sends due frames before each frame that
 //! it takes, after each visit of a job, and after each check of the state of an interface. The work
 //! between two polls is bounded: one frame through the program, one batch of [`SEND_BATCH_PACED`]
-//! frames to the kernel, and [`JOB_VISIT_NS`] of a job, which also ends at the next departure.
-//! [`PollMonitor`] measures the time between polls. A second thread for departures
-//! would poll no more often, and would have to share the queues.
+//! frames to the kernel ([`SEND_BATCH_TRAIN`] that leave as they come or late), and [`JOB_VISIT_NS`] of
+//! a job, which also ends at the next departure. [`PollMonitor`] measures the time between polls. A
+//! second thread for departures would poll no more often, and would have to share the queues.
 //!
 //! # Readings of the clock
 //! The clock is read once per turn. It is read again for a frame only if a departure is to come or
@@ -21,19 +21,25 @@
 //! See [`handover`].
 
 mod handover;
+mod interfaces;
 mod links;
 mod poll_monitor;
+mod port_set;
 mod processor_share;
+mod stages;
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use notifications::Publisher;
 use p4runtime_server::{ControllerSender, JobQueue};
-use ports::{LinkState, Port, Waiter, WaiterOptions, clock};
+use ports::{LinkState, Waiter, WaiterOptions, clock};
 use switch::{Batch, Switch};
 
-use links::{Link, Links};
+pub use interfaces::Interface;
+use links::{Link, Links, Subscribers};
 use poll_monitor::PollMonitor;
 pub use poll_monitor::STALL_NS;
 use processor_share::{ProcessorShare, REST_NS, STOP_NS};
@@ -46,6 +52,11 @@ const RECEIVE_BATCH: usize = 64;
 /// Most frames collected before they are handed to the kernel while departures are to come. Each
 /// takes half a microsecond or more, and the next departure must not wait for many.
 const SEND_BATCH_PACED: usize = 8;
+/// Most paced frames collected from the segments of one train, so that they may leave in a train, too.
+const SEND_BATCH_TRAIN: usize = 48;
+/// Packets that are later than this wait for others of their train. Their gaps are lost, and a call for
+/// each would make the next ones later still.
+const LATE_NS: u64 = 5_000;
 /// Time between two checks of the interfaces while one is down: the kernel does not report when it is
 /// up again.
 const LINK_CHECK_DOWN_NS: u64 = 100_000_000;
@@ -73,6 +84,8 @@ pub struct RealTime {
     share: Option<ProcessorShare>,
     heartbeat: Heartbeat,
     traces: Option<TraceThread>,
+    /// All interfaces so far have departures by the kernel.
+    early: bool,
     /// The last turn has left frames in the rings that had arrived before it.
     frames_left: bool,
     /// The last turn took as many frames as it may.
@@ -82,7 +95,8 @@ pub struct RealTime {
 impl RealTime {
     /// A driver without interfaces. `controllers` takes frames and notifications for the
     /// controllers; those beyond its room are lost and counted. Each turn of the loop is a beat of
-    /// `heartbeat`.
+    /// `heartbeat`. `threads`: threads of their own receive and send; then each interface has
+    /// a port for each.
     ///
     /// # Errors
     /// No descriptors left, or no signal handlers.
@@ -92,6 +106,7 @@ impl RealTime {
         jobs: impl FnOnce(ports::Waker) -> JobQueue,
         controllers: ControllerSender,
         heartbeat: Heartbeat,
+        threads: bool,
     ) -> io::Result<Self> {
         let waiter = Waiter::new(WaiterOptions { spin_ns })?;
         waiter.end_on_signals()?;
@@ -102,29 +117,43 @@ impl RealTime {
         Ok(Self {
             jobs: jobs(waiter.waker()),
             switch,
-            links: Links::new(controllers),
+            links: Links::new(controllers, threads),
             waiter,
             spin_ns,
             monitor: PollMonitor::new(),
             share: None,
             heartbeat,
             traces: None,
+            early: true,
             frames_left: false,
             frames_wait: false,
         })
+    }
+
+    /// Gives digests to subscribers instead of the controllers, as long as there are any.
+    pub fn publish_digests(&mut self, publisher: Arc<Publisher>, device_id: u64) {
+        self.links.subscribers = Some(Subscribers {
+            publisher,
+            device_id,
+        });
     }
 
     /// Adds an opened interface. `captures`: folder for its capture files.
     ///
     /// # Errors
     /// A capture file cannot be created.
-    pub fn add(&mut self, number: u16, port: Port, captures: Option<&Path>) -> anyhow::Result<()> {
+    pub fn add(
+        &mut self,
+        number: u16,
+        interface: Interface,
+        captures: Option<&Path>,
+    ) -> anyhow::Result<()> {
+        let port = &interface.port;
         self.switch.set_port_address(number, port.mac());
-        self.links.add(number, port, captures, &mut self.waiter)?;
-        let mut links = self.links.iter();
-        let early = links.all(|link| link.port.has_kernel_departures());
-        self.switch.hand_over_early(early);
-        Ok(())
+        self.early &= port.has_kernel_departures();
+        self.switch.hand_over_early(self.early);
+        self.links
+            .add(number, interface, captures, &mut self.waiter)
     }
 
     /// The calling thread, which will run the loop, has a real-time scheduling class.
@@ -140,8 +169,11 @@ impl RealTime {
     /// Runs until a signal asks to end. Returns the switch for its statistics.
     ///
     /// # Errors
-    /// The kernel refuses to wait.
+    /// The kernel refuses to wait, or threads that receive and send.
     pub fn run(mut self) -> io::Result<Switch> {
+        self.links
+            .interfaces
+            .start(&self.waiter, self.share.is_some())?;
         let mut has_jobs = true;
         self.check_links();
         let mut next_link_check_ns = clock::now_ns() + self.link_check_interval_ns();
@@ -172,6 +204,7 @@ impl RealTime {
             has_jobs |= woken.called;
             if let Some(signal) = woken.signal {
                 tracing::info!(signal, "ending on a signal");
+                self.links.interfaces.stop()?;
                 self.report();
                 if let Some(mut traces) = self.traces.take() {
                     traces.hand_over(&mut self.switch);
@@ -182,6 +215,12 @@ impl RealTime {
             if woken.error || next_link_check_ns <= now_ns {
                 self.check_links();
                 next_link_check_ns = now_ns + self.link_check_interval_ns();
+                if !self.links.interfaces.are_running() {
+                    self.links.interfaces.stop()?;
+                    return Err(io::Error::other(
+                        "a thread that receives or sends has ended",
+                    ));
+                }
             }
         }
     }
@@ -236,6 +275,10 @@ impl RealTime {
             ..
         } = self;
         poll_if_due(&mut Batch::new(switch), links, monitor, now_ns);
+        // Most polls of a loop that waits for a departure collect nothing.
+        if links.collected > 0 {
+            links.flush();
+        }
     }
 
     /// Lets jobs work for a while; true if more may wait. Jobs see losses as of now, and the time as
@@ -267,6 +310,7 @@ impl RealTime {
     /// Reports the driver's counts to the switch, for its statistics.
     fn report(&mut self) {
         self.links.report_losses(&mut self.switch);
+        self.links.report_trains(&mut self.switch);
         self.switch.report_polling(self.monitor.polling());
     }
 
@@ -284,11 +328,13 @@ impl RealTime {
         } = self;
         let mut batch = Batch::new(switch);
         self.frames_wait = true;
+        let (mut taken_last, mut is_late) = (None, false);
         for taken in 0..RECEIVE_BATCH {
-            let Some((arrival_ns, at)) = links.earliest(now_ns) else {
+            let Some(next) = links.interfaces.earliest(now_ns) else {
                 self.frames_wait = false;
                 break;
             };
+            let (arrival_ns, at) = next;
             let departs = batch.poll_at_ns().is_some();
             if !departs {
                 monitor.idle_until(u64::MAX);
@@ -297,11 +343,19 @@ impl RealTime {
             if (departs && taken > 0) || arrival_ns > now_ns {
                 now_ns = clock::now_ns();
                 monitor.poll(now_ns);
-                poll_if_due(&mut batch, links, monitor, now_ns);
+                is_late = poll_if_due(&mut batch, links, monitor, now_ns) > LATE_NS;
             }
+            // Segments of one train that leave as they come, or late, may leave in one.
+            let may_join = taken_last == Some(next)
+                && (is_late || !departs)
+                && links.collected < SEND_BATCH_TRAIN;
+            if links.has_held && !may_join {
+                links.flush();
+            }
+            taken_last = Some(next);
             links.receive(at, arrival_ns, now_ns, &mut batch);
             batch.poll(now_ns, links);
-            if links.has_held || (departs && links.collected >= SEND_BATCH_PACED) {
+            if departs && links.collected >= SEND_BATCH_PACED {
                 links.flush();
             }
         }
@@ -322,25 +376,21 @@ impl RealTime {
     /// Checks the state of each interface, and sets that of its port.
     fn check_links(&mut self) {
         for at in 0.. {
+            let (state, error) = self.links.interfaces.check(at, &self.waiter);
             let Some(link) = self.links.get_mut(at) else {
                 return;
             };
-            // Take the error even if the state is the same, or the next wait ends at once.
-            let error = if self.waiter.has_error(link.token) {
-                link.port.take_error()
-            } else {
-                None
-            };
-            let state = link.port.link_state();
             if state != link.state {
                 link.state = state;
                 log_state(link, error.as_ref());
                 self.switch.set_port_up(link.number, state == LinkState::Up);
                 if state == LinkState::Gone {
-                    self.waiter.remove(&link.port);
+                    self.links.interfaces.forget(at, &mut self.waiter);
                 }
             }
-            link.was_up |= state == LinkState::Up;
+            if let Some(link) = self.links.get_mut(at) {
+                link.was_up |= state == LinkState::Up;
+            }
             self.poll_after_control();
         }
     }
@@ -355,20 +405,26 @@ fn report_lost_traces(finished: anyhow::Result<u64>, lost_before: u64) {
     }
 }
 
-/// Sends the frames due at `now_ns`.
-fn poll_if_due(batch: &mut Batch<'_>, links: &mut Links, monitor: &mut PollMonitor, now_ns: u64) {
-    if batch.poll_at_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+/// Collects the frames due at `now_ns`. Returns the lateness of the first, ns.
+fn poll_if_due(
+    batch: &mut Batch<'_>,
+    links: &mut Links,
+    monitor: &mut PollMonitor,
+    now_ns: u64,
+) -> u64 {
+    let due_ns = batch.poll_at_ns().filter(|at_ns| *at_ns <= now_ns);
+    if due_ns.is_some() {
         batch.poll(now_ns, links);
-        links.flush();
     }
     if batch.poll_at_ns().is_none() {
         monitor.idle_until(u64::MAX);
     }
+    due_ns.map_or(0, |due_ns| now_ns - due_ns)
 }
 
 /// Logs a link's new state. `error`: the error that its socket reports.
 fn log_state(link: &Link, error: Option<&io::Error>) {
-    let (port, interface) = (link.number, link.port.name());
+    let (port, interface) = (link.number, &link.name);
     let error = error.map(io::Error::to_string);
     match link.state {
         LinkState::Up if !link.was_up => tracing::info!(port, interface, "interface is up"),

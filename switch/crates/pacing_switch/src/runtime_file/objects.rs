@@ -174,6 +174,7 @@ impl ValueSet {
                     name: String::new(),
                     kind: MatchKind::Exact,
                     bits,
+                    mask: None,
                 };
                 match_field(&exact, Some(value))
             });

@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use v1model::{Externs, IngressInput, Pipeline, Step};
 
 use super::collector::{Collector, Wanted};
-use super::event::{Event, Names};
-use super::tree::{Branch, ForkReason, Outcome, PacketTrace};
+use super::encoder::Encoder;
+use super::event::Event;
+use super::tree::{Branch, Events, ForkReason, Outcome, PacketTrace};
 use crate::externs::TrafficManagerView;
 use crate::pool::PacketId;
 
@@ -19,7 +20,9 @@ const BRANCHES_MAX: usize = 512;
 
 /// The traces of the packets that are in the switch.
 pub(crate) struct Tracer {
-    names: Names,
+    encoder: Encoder,
+    /// Bytes of events that the first branch of the last trace took: room for the next one.
+    usual_bytes: usize,
     growing: HashMap<u64, Growing>,
     /// Where the events of a packet go.
     places: HashMap<PacketId, Place>,
@@ -49,7 +52,7 @@ struct Growing {
 
 #[derive(Default)]
 struct GrowingBranch {
-    events: Vec<Event>,
+    events: Vec<u8>,
     end: Option<End>,
 }
 
@@ -59,12 +62,13 @@ enum End {
 }
 
 impl Growing {
-    fn put(&mut self, branch: usize, event: Event) {
+    /// Adds an event that `write` writes.
+    fn put(&mut self, branch: usize, write: impl FnOnce(&mut Vec<u8>)) {
         if self.events == EVENTS_MAX {
             self.left_out += 1;
         } else if let Some(branch) = self.branches.get_mut(branch) {
             self.events += 1;
-            branch.events.push(event);
+            write(&mut branch.events);
         }
     }
 
@@ -103,7 +107,7 @@ impl Growing {
             None => Outcome::Unfinished,
         };
         Branch {
-            events: branch.events,
+            events: Events(branch.events),
             outcome,
         }
     }
@@ -113,7 +117,8 @@ impl Tracer {
     /// A tracer of packets that a program processes.
     pub(crate) fn new(pipeline: &Pipeline) -> Self {
         Self {
-            names: Names::of(pipeline),
+            encoder: Encoder::new(pipeline),
+            usual_bytes: 0,
             growing: HashMap::new(),
             places: HashMap::new(),
         }
@@ -127,6 +132,10 @@ impl Tracer {
         input: &IngressInput,
         frame_bytes: usize,
     ) {
+        let first = GrowingBranch {
+            events: Vec::with_capacity(self.usual_bytes),
+            end: None,
+        };
         self.growing.insert(
             trace,
             Growing {
@@ -134,7 +143,7 @@ impl Tracer {
                 ingress_port: input.port,
                 arrival_ns: input.now_ns,
                 frame_bytes,
-                branches: vec![GrowingBranch::default()],
+                branches: vec![first],
                 events: 0,
                 left_out: 0,
                 open: 1,
@@ -153,7 +162,7 @@ impl Tracer {
         if let Some(place) = self.places.get_mut(&id) {
             place.fork = None;
             if let Some(trace) = self.growing.get_mut(&place.trace) {
-                trace.put(place.branch, event);
+                trace.put(place.branch, |out| Encoder::event(out, &event));
             }
         }
     }
@@ -169,9 +178,8 @@ impl Tracer {
         let trace = self.growing.get_mut(&place.trace)?;
         Some(Traced {
             view,
-            names: &self.names,
             branch: place.branch,
-            trace: RefCell::new(trace),
+            trace: RefCell::new((trace, &mut self.encoder)),
         })
     }
 
@@ -229,6 +237,7 @@ impl Tracer {
         if trace.open == 0
             && let Some(trace) = self.growing.remove(&place.trace)
         {
+            self.usual_bytes = trace.branches.first().map_or(0, |first| first.events.len());
             traces.put(trace.wanted, trace.finish(place.trace));
         }
     }
@@ -243,9 +252,8 @@ impl Tracer {
 /// The traffic manager as the program sees it, and a place for its steps.
 pub(crate) struct Traced<'a> {
     view: TrafficManagerView<'a>,
-    names: &'a Names,
     branch: usize,
-    trace: RefCell<&'a mut Growing>,
+    trace: RefCell<(&'a mut Growing, &'a mut Encoder)>,
 }
 
 impl Externs for Traced<'_> {
@@ -268,7 +276,7 @@ impl Externs for Traced<'_> {
     }
 
     fn step(&self, step: Step<'_>) {
-        let event = self.names.event(step);
-        self.trace.borrow_mut().put(self.branch, event);
+        let (trace, encoder) = &mut *self.trace.borrow_mut();
+        trace.put(self.branch, |out| encoder.step(out, &step));
     }
 }

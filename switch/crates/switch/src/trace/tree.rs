@@ -2,7 +2,7 @@
 
 use traffic_manager::DropCause;
 
-use super::event::Event;
+use super::protobuf::Message;
 
 /// The trace of a packet that came in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,9 +25,73 @@ pub struct PacketTrace {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Branch {
     /// In the order in which they happened.
-    pub events: Vec<Event>,
+    pub events: Events,
     /// How the branch ends.
     pub outcome: Outcome,
+}
+
+/// Events as the field `events` of the message `TraceTree`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Events(pub(super) Vec<u8>);
+
+impl Events {
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl PacketTrace {
+    /// Writes the trace to the end of a buffer, as the message `PacketTrace`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut message = Message::new(out);
+        message.message(1, |input| {
+            input.number(1, self.packet_id);
+            input.number(2, self.ingress_port.into());
+            input.number(3, self.arrival_ns);
+            input.number(4, self.frame_bytes as u64);
+        });
+        message.message(2, |tree| self.root.encode(tree));
+        message.number(3, self.left_out);
+    }
+}
+
+impl Branch {
+    fn encode(&self, message: &mut Message<'_>) {
+        message.encoded(&self.events.0);
+        match &self.outcome {
+            Outcome::Transmit {
+                port,
+                frame_bytes,
+                delivery_ns,
+            } => message.message(2, |m| {
+                m.number(1, (*port).into());
+                m.number(2, *frame_bytes as u64);
+                m.number(3, *delivery_ns);
+            }),
+            Outcome::Drop { port, cause } => message.message(3, |m| {
+                m.number(1, (*port).into());
+                m.text(2, cause.as_str());
+            }),
+            Outcome::Fork { reason, branches } => message.message(4, |m| {
+                m.number(
+                    1,
+                    match reason {
+                        ForkReason::Clone => 1,
+                        ForkReason::Multicast => 2,
+                    },
+                );
+                for branch in branches {
+                    m.message(2, |tree| branch.encode(tree));
+                }
+            }),
+            Outcome::PacketIn { frame_bytes } => {
+                message.message(5, |m| m.number(1, *frame_bytes as u64));
+            }
+            Outcome::Unfinished => message.message(6, |_| {}),
+        }
+    }
 }
 
 /// The end of a branch.

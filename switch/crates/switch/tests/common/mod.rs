@@ -8,7 +8,7 @@ use switch::notification::Notification;
 use v1model::Pipeline;
 use v1model::entries::{ActionCall, Bits, EntryKey, MatchField, TableInfo};
 
-use switch::{Program, Replica, Sink, Switch, SwitchConfig};
+use switch::{Leaving, Program, Replica, Sink, Switch, SwitchConfig};
 use traffic_manager::{DropCause, Gaps, Limits, PortConfig, RateCounts};
 
 pub const CPU_PORT: u16 = 510;
@@ -18,12 +18,18 @@ pub const FRAME_BYTES: usize = 100;
 #[derive(Default)]
 pub struct Sent {
     pub frames: Vec<(u16, u64, Vec<u8>)>,
+    /// How many of them came in trains.
+    pub segments: usize,
     pub to_controller: usize,
     pub notified: Vec<Notification>,
 }
 
 impl Sink for Sent {
-    fn transmit(&mut self, port: u16, frame: &[u8], delivery_ns: u64, _held: bool) {
+    fn transmit(&mut self, frame: &[u8], leaving: Leaving) {
+        let Leaving {
+            port, delivery_ns, ..
+        } = leaving;
+        self.segments += usize::from(leaving.in_train);
         self.frames.push((port, delivery_ns, frame.to_vec()));
     }
 

@@ -1,6 +1,9 @@
 //! Counters and meters of entries.
 
-use bmv2_thrift::standard::{BmCounterValue, BmMeterRateConfig, TableOperationErrorCode as Code};
+use bmv2_thrift::standard::{
+    BmCounterValue, BmMeterRateConfig, MeterOperationErrorCode as MeterCode,
+    TableOperationErrorCode as Code,
+};
 use switch::Program;
 use v1model::Pipeline;
 use v1model::entries::{CounterValue, TableEntry, TableInfo};
@@ -91,4 +94,48 @@ pub(super) fn get_rates(
 ) -> TableResult<Vec<BmMeterRateConfig>> {
     let (_, entry) = metered(program.pipeline(), table, handle)?;
     Ok(rates::told(&entry.meter.unwrap_or_default()))
+}
+
+/// The table whose direct meter has this name, and the table's size.
+fn metered_by(pipeline: &Pipeline, meter: &str) -> Option<(usize, usize)> {
+    let is_it = |info: &TableInfo| {
+        info.direct_meter
+            .as_ref()
+            .is_some_and(|it| it.name == meter)
+    };
+    let table = pipeline.tables().iter().position(is_it)?;
+    Some((table, pipeline.tables().get(table)?.size))
+}
+
+/// Sets the meters of some entries of the table that has this direct meter. Returns where to go on; `None`:
+/// all are set.
+pub(super) fn set_meters_piece(
+    program: &mut Program,
+    meter: &str,
+    rates: &[BmMeterRateConfig],
+    from: u32,
+) -> Result<Option<u32>, MeterCode> {
+    let pipeline = program.pipeline_mut();
+    let (table, _) = metered_by(pipeline, meter).ok_or(MeterCode::INVALID_METER_NAME)?;
+    let write = rates::write(rates)?;
+    let page = pipeline.handled_entries(table, from, ENTRIES_PER_PIECE);
+    for handled in &page.items {
+        let set = pipeline.direct_meter_set(table, Some(&handled.entry.key), write);
+        set.map_err(|_| MeterCode::ERROR)?;
+    }
+    Ok(page.next.and_then(|next| u32::try_from(next).ok()))
+}
+
+/// The entry at an index of a direct meter, and its table; no entry if the index is free.
+pub(super) fn metered_at(
+    pipeline: &Pipeline,
+    meter: &str,
+    index: i32,
+) -> Result<(usize, Option<TableEntry>), MeterCode> {
+    let (table, size) = metered_by(pipeline, meter).ok_or(MeterCode::INVALID_METER_NAME)?;
+    let handle = u32::try_from(index).ok();
+    let handle = handle.filter(|index| (*index as usize) < size);
+    let handle = handle.ok_or(MeterCode::INVALID_INDEX)?;
+    let entry = pipeline.handled_entry(table, handle);
+    Ok((table, entry.map(|handled| handled.entry)))
 }

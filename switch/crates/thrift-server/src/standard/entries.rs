@@ -69,29 +69,37 @@ pub(super) fn modify(
     modified.map_err(|error| lookup::of_entry(&error))
 }
 
-pub(super) fn delete(program: &mut Program, table: &str, handle: i32) -> TableResult<()> {
+/// An entry that was removed: its table and its key.
+pub(super) type Removed = (usize, EntryKey);
+
+pub(super) fn delete(program: &mut Program, table: &str, handle: i32) -> TableResult<Removed> {
     let (table, info) = lookup::direct(program.pipeline(), table)?;
     writable(info)?;
     remove(program.pipeline_mut(), table, handle)
 }
 
-pub(super) fn indirect_delete(program: &mut Program, table: &str, handle: i32) -> TableResult<()> {
+pub(super) fn indirect_delete(
+    program: &mut Program,
+    table: &str,
+    handle: i32,
+) -> TableResult<Removed> {
     let (table, _) = lookup::indirect(program.pipeline(), table)?;
     remove(program.pipeline_mut(), table, handle)
 }
 
-fn remove(pipeline: &mut Pipeline, table: usize, handle: i32) -> TableResult<()> {
+fn remove(pipeline: &mut Pipeline, table: usize, handle: i32) -> TableResult<Removed> {
     let key = lookup::entry(pipeline, table, handle)?.entry.key;
     let removed = pipeline.table_delete(table, &key);
-    removed.map(drop).map_err(|error| lookup::of_entry(&error))
+    removed.map_err(|error| lookup::of_entry(&error))?;
+    Ok((table, key))
 }
 
-/// Removes entries of a table, some at a time; true: it has none.
+/// Removes entries of a table, some at a time. Returns the table's number when it has none.
 pub(super) fn clear_piece(
     program: &mut Program,
     table: &str,
     also_default: bool,
-) -> TableResult<bool> {
+) -> TableResult<Option<usize>> {
     let pipeline = program.pipeline_mut();
     let (table, info) = lookup::table(pipeline, table)?;
     writable(info)?;
@@ -108,7 +116,7 @@ pub(super) fn clear_piece(
             reset.map_err(|error| lookup::of_entry(&error))?;
         }
     }
-    Ok(is_empty)
+    Ok(is_empty.then_some(table))
 }
 
 pub(super) fn set_timeout(

@@ -1,4 +1,4 @@
-//! Indirect meters.
+//! Meters by the names of their arrays. Those of entries are an array, too, whose indices are the entries'.
 
 use bmv2_thrift::standard::{
     BmMeterRateConfig, InvalidMeterOperation, MeterOperationErrorCode as Code,
@@ -7,6 +7,7 @@ use switch::Program;
 use v1model::Pipeline;
 use v1model::entries::CellValue;
 
+use super::direct;
 use super::lookup::named;
 use super::rates;
 
@@ -19,18 +20,16 @@ fn refused(code: Code) -> InvalidMeterOperation {
     InvalidMeterOperation::new(code)
 }
 
-/// The number of an array and its size.
-fn array(pipeline: &Pipeline, name: &str) -> Result<(usize, usize)> {
+/// The number of an array and its size; `None`: it may be a direct meter.
+fn array(pipeline: &Pipeline, name: &str) -> Option<(usize, usize)> {
     let found = named(pipeline.meters(), name, |(info, _)| &info.name);
-    let found = found.map(|(number, (info, _))| (number, info.size));
-    found.ok_or_else(|| refused(Code::INVALID_METER_NAME))
+    found.map(|(number, (info, _))| (number, info.size))
 }
 
-/// The number of an array and of one of its cells.
-fn cell(pipeline: &Pipeline, name: &str, index: i32) -> Result<(usize, usize)> {
-    let (number, size) = array(pipeline, name)?;
+/// A cell of an array of this size.
+fn cell(size: usize, index: i32) -> Result<usize> {
     let index = usize::try_from(index).ok().filter(|index| *index < size);
-    Ok((number, index.ok_or_else(|| refused(Code::INVALID_INDEX))?))
+    index.ok_or_else(|| refused(Code::INVALID_INDEX))
 }
 
 pub(super) fn set(
@@ -40,32 +39,49 @@ pub(super) fn set(
     rates: &[BmMeterRateConfig],
 ) -> Result<()> {
     let pipeline = program.pipeline_mut();
-    let (number, index) = cell(pipeline, name, index)?;
-    let write = rates::write(rates).map_err(refused)?;
-    let written = pipeline.meter_write(number, index, write);
+    let write = || rates::write(rates).map_err(refused);
+    let written = match array(pipeline, name) {
+        Some((number, size)) => pipeline.meter_write(number, cell(size, index)?, write()?),
+        None => match direct::metered_at(pipeline, name, index).map_err(refused)? {
+            (table, Some(entry)) => pipeline.direct_meter_set(table, Some(&entry.key), write()?),
+            // Rates end with their entry.
+            (_, None) => write().map(|_| Ok(()))?,
+        },
+    };
     written.map_err(|_| refused(Code::ERROR))
 }
 
-/// Sets some cells of an array. Returns where to go on; `None`: all are set.
+/// Sets some cells of an array, or the meters of some entries. Returns where to go on; `None`: all are set.
 pub(super) fn set_piece(
     program: &mut Program,
     name: &str,
     rates: &[BmMeterRateConfig],
-    from: usize,
-) -> Result<Option<usize>> {
+    from: u32,
+) -> Result<Option<u32>> {
     let pipeline = program.pipeline_mut();
-    let (number, size) = array(pipeline, name)?;
-    let write = rates::write(rates).map_err(refused)?;
-    let end = size.min(from + CELLS_PER_PIECE);
-    let filled = pipeline.array_fill(number, from..end, &CellValue::Meter(write));
+    let write = || rates::write(rates).map_err(refused);
+    let Some((number, size)) = array(pipeline, name) else {
+        return direct::set_meters_piece(program, name, rates, from).map_err(refused);
+    };
+    let write = write()?;
+    let start = from as usize;
+    let end = size.min(start + CELLS_PER_PIECE);
+    let filled = pipeline.array_fill(number, start..end, &CellValue::Meter(write));
     filled.map_err(|_| refused(Code::ERROR))?;
-    Ok((end < size).then_some(end))
+    Ok(u32::try_from(end).ok().filter(|_| end < size))
 }
 
 pub(super) fn get(program: &Program, name: &str, index: i32) -> Result<Vec<BmMeterRateConfig>> {
     let pipeline = program.pipeline();
-    let (number, index) = cell(pipeline, name, index)?;
-    let state = pipeline.meter_read(number, index);
-    let state = state.map_err(|_| refused(Code::ERROR))?;
+    let state = match array(pipeline, name) {
+        Some((number, size)) => {
+            let state = pipeline.meter_read(number, cell(size, index)?);
+            state.map_err(|_| refused(Code::ERROR))?
+        }
+        None => {
+            let (_, entry) = direct::metered_at(pipeline, name, index).map_err(refused)?;
+            entry.and_then(|entry| entry.meter).unwrap_or_default()
+        }
+    };
     Ok(rates::told(&state))
 }

@@ -50,6 +50,7 @@ pub(crate) struct Standard {
     pub(crate) replication: Arc<Replication>,
     pub(crate) device_id: u64,
     pub(crate) thrift_port: u16,
+    pub(crate) notifications: Option<String>,
     pub(crate) standing: Standing,
     pub(crate) held: Held,
     pub(crate) given: Arc<Given>,
@@ -83,6 +84,21 @@ impl Standard {
         })?;
         self.given.remember(&name, &added, given);
         Ok(added.entry_handle.unwrap_or(0))
+    }
+
+    /// Removes an entry, and what P4Runtime's controllers attached to it.
+    fn remove(
+        &self,
+        cxt_id: i32,
+        remove: impl FnOnce(&mut Program) -> Result<entries::Removed, InvalidTableOperation>
+        + Send
+        + 'static,
+    ) -> thrift::Result<()> {
+        context(cxt_id)?;
+        let mut changing = self.control.begin(self.standing)?;
+        let (table, key) = self.control.change_as(&changing, remove)?;
+        changing.forget_entry(table, Some(&key));
+        Ok(())
     }
 
     /// Changes tables piece by piece.
@@ -180,22 +196,23 @@ impl Standard {
     }
 
     fn reset(&self) -> thrift::Result<()> {
-        let _changing = self.control.begin(self.standing)?;
+        let mut changing = self.control.begin(self.standing)?;
         let mut reset = reset::Reset::default();
         let done = self.control.run_in_visits(move |visit| {
             loop {
                 let Ok(program) = visit.switch.program_mut() else {
-                    return Some(Ok(()));
+                    return Some(Ok(0));
                 };
                 match reset.piece(program) {
-                    Ok(true) => return Some(Ok(())),
+                    Ok(true) => return Some(Ok(program.pipeline().tables().len())),
                     Ok(false) if visit.is_over() => return None,
                     Ok(false) => {}
                     Err(error) => return Some(Err(error)),
                 }
             }
         })?;
-        done.map_err(|error| application(error.to_string()))?;
+        let tables = done.map_err(|error| application(error.to_string()))?;
+        (0..tables).for_each(|table| changing.forget_entry(table, None));
         self.replication.reset_groups(&self.control)
     }
 

@@ -7,7 +7,7 @@ use bmv2_thrift::standard::{BmMtActProfGroup, BmMtActProfMember, TableOperationE
 use switch::Program;
 use v1model::Pipeline;
 use v1model::entries::profile::{GroupMember, ProfileGroup, ProfileMember};
-use v1model::entries::{ActionCall, ControlError, Page};
+use v1model::entries::{ActionCall, ControlError};
 
 use super::entries::{handle_of, id_of};
 use super::lookup::{self, TableResult, refused};
@@ -26,22 +26,6 @@ fn of_profile(error: &ControlError, in_use: Code) -> bmv2_thrift::standard::Inva
     })
 }
 
-/// Looks for the lowest id that no object has, a piece at a time. `from`: none below is free.
-fn free_id<T>(
-    from: &mut u32,
-    page: impl Fn(u64, usize) -> Page<T>,
-    id: impl Fn(&T) -> u32,
-) -> Option<u32> {
-    let page = page(u64::from(*from), OBJECTS_PER_PIECE);
-    for object in &page.items {
-        if id(object) != *from {
-            return Some(*from);
-        }
-        *from += 1;
-    }
-    page.next.is_none().then_some(*from)
-}
-
 /// A call of an action that all tables of a profile have.
 fn call(
     pipeline: &Pipeline,
@@ -57,23 +41,20 @@ fn call(
     Ok((number, values::call(pipeline, action, data)?))
 }
 
-/// Adds a member, a piece of the work at a time; `from` as for [`free_id`].
+/// Adds a member with the lowest handle that is free.
 pub(super) fn add_member(
     program: &mut Program,
     profile: &str,
     action: &str,
     data: &[Vec<u8>],
-    from: &mut u32,
-) -> TableResult<Option<i32>> {
+) -> TableResult<i32> {
     let pipeline = program.pipeline_mut();
     let (profile, call) = call(pipeline, profile, action, data)?;
-    let members = |at, most| pipeline.members(profile, at, most);
-    let Some(id) = free_id(from, members, |member| member.id) else {
-        return Ok(None);
-    };
+    let id = pipeline.free_member_id(profile);
+    let id = id.ok_or_else(|| refused(Code::TABLE_FULL))?;
     let added = pipeline.member_insert(profile, &ProfileMember { id, call });
     added.map_err(|error| of_profile(&error, Code::ERROR))?;
-    Ok(Some(handle_of(id)))
+    Ok(handle_of(id))
 }
 
 /// A member that exists: its profile's number and its id.
@@ -110,21 +91,15 @@ pub(super) fn delete_member(program: &mut Program, profile: &str, handle: i32) -
     deleted.map_err(|error| of_profile(&error, Code::MBR_STILL_USED))
 }
 
-/// Creates a group, a piece of the work at a time; `from` as for [`free_id`].
-pub(super) fn create_group(
-    program: &mut Program,
-    profile: &str,
-    from: &mut u32,
-) -> TableResult<Option<i32>> {
+/// Creates a group with the lowest handle that is free.
+pub(super) fn create_group(program: &mut Program, profile: &str) -> TableResult<i32> {
     let pipeline = program.pipeline_mut();
     let (profile, info) = lookup::profile(pipeline, profile)?;
     if !info.selector {
         return Err(refused(Code::NO_ACTION_PROFILE_SELECTION));
     }
-    let groups = |at, most| pipeline.groups(profile, at, most);
-    let Some(id) = free_id(from, groups, |group| group.id) else {
-        return Ok(None);
-    };
+    let id = pipeline.free_group_id(profile);
+    let id = id.ok_or_else(|| refused(Code::TABLE_FULL))?;
     let group = ProfileGroup {
         id,
         max_size: 0,
@@ -132,7 +107,7 @@ pub(super) fn create_group(
     };
     let created = pipeline.group_insert(profile, &group);
     created.map_err(|error| of_profile(&error, Code::ERROR))?;
-    Ok(Some(handle_of(id)))
+    Ok(handle_of(id))
 }
 
 pub(super) fn delete_group(program: &mut Program, profile: &str, handle: i32) -> TableResult<()> {

@@ -29,10 +29,15 @@ impl StandardSyncHandler for Standard {
         table_name: String,
         reset_default_entry: bool,
     ) -> thrift::Result<()> {
-        self.change_in_visits(cxt_id, move |program| {
-            let is_clear = entries::clear_piece(program, &table_name, reset_default_entry)?;
-            Ok(is_clear.then_some(()))
-        })
+        context(cxt_id)?;
+        let mut changing = self.control.begin(self.standing)?;
+        let table = self
+            .control
+            .change_in_visits_as(&changing, move |program| {
+                entries::clear_piece(program, &table_name, reset_default_entry)
+            })?;
+        changing.forget_entry(table, None);
+        Ok(())
     }
 
     fn handle_bm_mt_get_entries(
@@ -141,7 +146,7 @@ impl StandardSyncHandler for Standard {
         table_name: String,
         entry_handle: i32,
     ) -> thrift::Result<()> {
-        self.change(cxt_id, move |program| {
+        self.remove(cxt_id, move |program| {
             entries::delete(program, &table_name, entry_handle)
         })
     }
@@ -187,10 +192,9 @@ impl StandardSyncHandler for Standard {
         action_name: String,
         action_data: BmActionData,
     ) -> thrift::Result<i32> {
-        let mut from = 1;
-        self.change_in_visits(cxt_id, move |program| {
+        self.change(cxt_id, move |program| {
             let (name, action) = (&act_prof_name, &action_name);
-            profiles::add_member(program, name, action, &action_data, &mut from)
+            profiles::add_member(program, name, action, &action_data)
         })
     }
 
@@ -224,9 +228,8 @@ impl StandardSyncHandler for Standard {
         cxt_id: i32,
         act_prof_name: String,
     ) -> thrift::Result<i32> {
-        let mut from = 1;
-        self.change_in_visits(cxt_id, move |program| {
-            profiles::create_group(program, &act_prof_name, &mut from)
+        self.change(cxt_id, move |program| {
+            profiles::create_group(program, &act_prof_name)
         })
     }
 
@@ -343,7 +346,7 @@ impl StandardSyncHandler for Standard {
         table_name: String,
         entry_handle: i32,
     ) -> thrift::Result<()> {
-        self.change(cxt_id, move |program| {
+        self.remove(cxt_id, move |program| {
             entries::indirect_delete(program, &table_name, entry_handle)
         })
     }
@@ -822,7 +825,7 @@ impl StandardSyncHandler for Standard {
         Ok(BmConfig::new(
             self.device_id.cast_signed(),
             i32::from(self.thrift_port),
-            None,
+            self.notifications.clone(),
             None,
             None,
         ))

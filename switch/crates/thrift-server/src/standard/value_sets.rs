@@ -39,10 +39,13 @@ fn part(value: &[u8], place: usize, bits: u32) -> Bits {
     part.into()
 }
 
-/// The member with this value.
+/// The member with this value. The command line gives values of whole bytes a byte more, which is 0.
 fn member(info: &ValueSetInfo, value: &[u8]) -> Result<Member> {
     let total: u32 = info.widths.iter().sum();
-    if value.len() != bytes_of(total) {
+    let above = value.len().checked_sub(bytes_of(total));
+    let above = above.ok_or_else(|| refused(Code::ERROR))?;
+    let (above, value) = value.split_at(above);
+    if above.iter().any(|byte| *byte != 0) {
         return Err(refused(Code::ERROR));
     }
     let mut left = total;
@@ -145,5 +148,8 @@ mod tests {
         );
         assert_eq!(told(&info, &member), value);
         assert!(super::member(&info, &[0; 3]).is_err());
+        let longer = [&[0, 0][..], &value].concat();
+        assert_eq!(super::member(&info, &longer), Ok(member));
+        assert!(super::member(&info, &[&[1][..], &value].concat()).is_err());
     }
 }

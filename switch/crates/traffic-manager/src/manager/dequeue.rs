@@ -1,8 +1,9 @@
 //! The way out: the start of packets and gap frames, and their delivery to the interfaces.
 
 use super::TrafficManager;
+use super::start::Start;
 use crate::cause::DropCause;
-use crate::packet::{Delivery, Dequeued, Frame, Refused, TransmitToken};
+use crate::packet::{Delivery, Dequeued, DroppedAtHead, Frame, Refused, TransmitToken};
 use crate::port::{Kind, NEVER_NS, Scheduled};
 use crate::time::Q24;
 
@@ -42,11 +43,37 @@ impl<P> TrafficManager<P> {
                 scheduled = Scheduled::new(until, Kind::Paced);
             }
             match self.start(at, scheduled, now_ns) {
-                None => self.internal_error(at),
-                dequeued => return dequeued,
+                Start::Nothing => self.internal_error(at),
+                Start::Later => self.refresh_start(at),
+                Start::Packet(dequeued) => return Some(dequeued),
             }
         }
         None
+    }
+
+    /// Takes a packet that an egress queue dropped at its head. Call until `None`, after each
+    /// [`Self::enqueue`], [`Self::dequeue`], [`Self::dequeue_unpaced`] and [`Self::set_queues`].
+    pub fn take_dropped(&mut self) -> Option<DroppedAtHead<P>> {
+        self.dropped.pop()
+    }
+
+    /// Takes the packets that the egress queues of a port have dropped; whether there are any.
+    pub(super) fn collect_dropped(&mut self, at: usize) -> bool {
+        let Some(port) = self.ports.get_mut(at) else {
+            return false;
+        };
+        let mut any = false;
+        while let Some(node) = port.take_dropped(&self.slab) {
+            any = true;
+            if let Some((payload, _)) = self.slab.take(node) {
+                self.dropped.push(DroppedAtHead {
+                    port: port.number,
+                    cause: DropCause::Aqm,
+                    payload,
+                });
+            }
+        }
+        any
     }
 
     /// Handles a fault: the packet scheduled at a port is not in its queue. Counts it as lost, and marks
@@ -88,28 +115,51 @@ impl<P> TrafficManager<P> {
         if self.starts.next_ns()? > until_ns {
             return None;
         }
-        let slab = &self.slab;
-        let (at, scheduled) = self
-            .ports
-            .iter()
-            .enumerate()
-            .filter_map(|(at, port)| Some((at, port.next_transmission(slab)?)))
-            .filter(|(_, scheduled)| {
-                scheduled.kind == Kind::Unpaced && scheduled.at.ceil_ns() <= until_ns
-            })
-            .min_by_key(|(_, scheduled)| scheduled.at.ceil_ns())?;
-        let dequeued = self.start(at, scheduled, now_ns);
-        if dequeued.is_none() {
-            self.internal_error(at);
+        loop {
+            let slab = &self.slab;
+            let (at, scheduled) = self
+                .ports
+                .iter()
+                .enumerate()
+                .filter_map(|(at, port)| Some((at, port.next_transmission(slab)?)))
+                .filter(|(_, scheduled)| {
+                    scheduled.kind == Kind::Unpaced && scheduled.at.ceil_ns() <= until_ns
+                })
+                .min_by_key(|(_, scheduled)| scheduled.at.ceil_ns())?;
+            match self.start(at, scheduled, now_ns) {
+                Start::Nothing => {
+                    self.internal_error(at);
+                    return None;
+                }
+                Start::Later => self.refresh_start(at),
+                Start::Packet(dequeued) => return Some(dequeued),
+            }
         }
-        dequeued
     }
 
-    /// Starts the packet that is scheduled at a port; `None`: there is none.
-    fn start(&mut self, at: usize, scheduled: Scheduled, now_ns: u64) -> Option<Dequeued<P>> {
-        let port = self.ports.get_mut(at)?;
-        let chosen = port.choose(scheduled, now_ns, &mut self.queues, &self.slab)?;
-        let (payload, meta) = self.slab.take(chosen.node)?;
+    /// Starts the packet that is scheduled at a port.
+    fn start(&mut self, at: usize, scheduled: Scheduled, now_ns: u64) -> Start<P> {
+        let Some(port) = self.ports.get_mut(at) else {
+            return Start::Nothing;
+        };
+        let chosen = port.choose(scheduled, now_ns, &mut self.queues, &self.slab);
+        let drops = self.collect_dropped(at);
+        let Some(port) = self.ports.get_mut(at) else {
+            return Start::Nothing;
+        };
+        let Some(chosen) = chosen else {
+            // The rate of a node may let the packet start later than that of its queue.
+            let next = port.next_transmission(&self.slab);
+            let later = next.is_some_and(|next| next.at > scheduled.at);
+            return if drops || later {
+                Start::Later
+            } else {
+                Start::Nothing
+            };
+        };
+        let Some((payload, meta)) = self.slab.take(chosen.node) else {
+            return Start::Nothing;
+        };
         let scheduled_ns = scheduled.at.ceil_ns();
         let lateness_ns = now_ns.saturating_sub(scheduled_ns);
         let timed = chosen.class.is_none() && port.config.delay_ns > 0;
@@ -122,9 +172,9 @@ impl<P> TrafficManager<P> {
         self.next_serial += 1;
         port.pending = Some(serial);
         let number = port.number;
-        let left_behind_packets = u32::try_from(port.statistics.queued_packets).unwrap_or(u32::MAX);
+        let left_behind_packets = u32::try_from(chosen.left_behind).unwrap_or(u32::MAX);
         self.starts.set(at, NEVER_NS);
-        Some(Dequeued {
+        Start::Packet(Dequeued {
             port: number,
             start_ns: chosen.start.ceil_ns(),
             scheduled_ns,
@@ -133,8 +183,10 @@ impl<P> TrafficManager<P> {
             enqueued_ns: meta.arrival_ns,
             departure_ns: meta.departure_ns,
             length_bytes: meta.length_bytes,
+            queue: chosen.queue,
             enqueued_behind_packets: meta.before_packets,
             left_behind_packets,
+            marked: chosen.marked,
             token: TransmitToken {
                 port: number,
                 serial,
@@ -246,7 +298,9 @@ impl<P> TrafficManager<P> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{DropCause, Gaps, Limits, PortConfig, Queued, RateCounts, TrafficManager};
+    use crate::{
+        DropCause, Gaps, HeaderFields, Limits, PortConfig, Queued, RateCounts, TrafficManager,
+    };
 
     /// In release, a delay line that has lost its frame is counted and does not stay due.
     #[test]
@@ -267,6 +321,8 @@ mod tests {
                 length_bytes: 60,
                 arrival_ns: 0,
                 hold: None,
+                queue: 0,
+                header: HeaderFields::default(),
             };
             manager.enqueue(port, packet).expect("there is room");
             let start = manager.dequeue(0, 0).expect("it starts at once");

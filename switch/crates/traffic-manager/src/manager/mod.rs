@@ -3,14 +3,18 @@
 mod dequeue;
 mod enqueue;
 mod stand_in;
+mod start;
 
 use prefetch::prefetch;
 
 use crate::cause::DropCause;
 use crate::class_sums::Held;
-use crate::config::{Limits, PortConfig, PortError};
+use crate::config::{Limits, PortConfig};
 use crate::deadlines::Deadlines;
+use crate::packet::DroppedAtHead;
 use crate::port::{NEVER_NS, Port, Scheduled};
+use crate::port_error::PortError;
+use crate::queueing::{QueueStatistics, QueueingConfig, Reads};
 use crate::queues::ClassQueues;
 use crate::slab::Slab;
 use crate::statistics::{PortStatistics, QueueState, Statistics};
@@ -30,6 +34,8 @@ pub struct TrafficManager<P> {
     queues: ClassQueues,
     starts: Deadlines,
     deliveries: Deadlines,
+    /// Packets that egress queues dropped at their heads, for [`Self::take_dropped`].
+    dropped: Vec<DroppedAtHead<P>>,
     next_sequence: u64,
     next_serial: u64,
     /// Latest `now_ns` of any poll.
@@ -52,6 +58,7 @@ impl<P> TrafficManager<P> {
             queues: ClassQueues::default(),
             starts: Deadlines::default(),
             deliveries: Deadlines::default(),
+            dropped: Vec::new(),
             next_sequence: 0,
             next_serial: 0,
             latest_ns: 0,
@@ -104,6 +111,46 @@ impl<P> TrafficManager<P> {
         // Gap frames may begin or end.
         self.refresh_start(at);
         Ok(())
+    }
+
+    /// Gives a port egress queues in place of its FIFO; `None` gives the FIFO back. On a port that has
+    /// queues, changes their settings: a rate applies to the next packet, a depth to the next arrival.
+    /// No waiting packet is dropped, except by active queue management that begins ([`Self::take_dropped`]):
+    /// those of the FIFO, and of queues that no longer exist, go to queue 0.
+    pub fn set_queues(
+        &mut self,
+        port: u16,
+        config: Option<QueueingConfig>,
+    ) -> Result<(), PortError> {
+        let at = self.position(port).ok_or(PortError::NoSuchPort(port))?;
+        let slab = &mut self.slab;
+        self.ports
+            .get_mut(at)
+            .ok_or(PortError::NoSuchPort(port))?
+            .set_queues(config, slab)?;
+        // Queues whose active queue management begins may drop what is too much for it.
+        self.collect_dropped(at);
+        self.refresh_start(at);
+        Ok(())
+    }
+
+    /// The egress queues of a port; `None`: it has a FIFO.
+    pub fn queues(&self, port: u16) -> Option<&QueueingConfig> {
+        let queues = self.port(port)?.egress_queues.as_ref()?;
+        Some(queues.config())
+    }
+
+    /// What the egress queues of a port read of [`Queued::header`](crate::Queued::header); `None`: it has
+    /// a FIFO.
+    pub fn reads(&self, port: u16) -> Option<Reads> {
+        let queues = self.port(port)?.egress_queues.as_ref()?;
+        Some(queues.reads())
+    }
+
+    /// Counters of a port's egress queues, by number; none if it has a FIFO.
+    pub fn queue_statistics(&self, port: u16) -> impl Iterator<Item = &QueueStatistics> {
+        let queues = self.port(port).and_then(|port| port.egress_queues.as_ref());
+        queues.into_iter().flat_map(|queues| queues.statistics())
     }
 
     /// Takes a port down (packets for it are refused as `port-down`; those that wait leave in
@@ -257,7 +304,7 @@ impl<P> TrafficManager<P> {
         Some(QueueState {
             packets: queue.packets,
             bytes: queue.bytes(),
-            head_departure_ns: self.slab.meta(queue.list.head).map(|m| m.departure_ns),
+            head_departure_ns: self.slab.meta(queue.head()).map(|m| m.departure_ns),
             release_ns: queue.release().whole_ns(),
             release_fraction: queue.release().fraction(),
         })

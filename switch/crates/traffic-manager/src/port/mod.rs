@@ -5,11 +5,14 @@ mod ready;
 
 use std::collections::VecDeque;
 
+use crate::cause::DropCause;
 use crate::hold::time_per_byte_q24;
 
-use crate::config::{FCS_BYTES, PortConfig, PortError, RateCounts, frame_bytes};
+use crate::config::{FCS_BYTES, PortConfig, RateCounts, frame_bytes};
 use crate::gaps::{self, Gaps};
-use crate::packet::Frame;
+use crate::packet::{Frame, HeaderFields};
+use crate::port_error::PortError;
+use crate::queueing::{EgressQueues, Item, QueueingConfig, QueueingError};
 use crate::queues::ClassQueues;
 use crate::slab::{List, Meta, NONE, Slab};
 use crate::statistics::PortStatistics;
@@ -56,6 +59,16 @@ impl Scheduled {
     }
 }
 
+/// The way of an unpaced packet into the port.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry {
+    /// The egress queue, if the port has any.
+    pub(crate) queue: u8,
+    pub(crate) header: HeaderFields,
+    /// Its queue has decided to mark it.
+    pub(crate) marked: bool,
+}
+
 /// A packet that was chosen.
 #[derive(Debug)]
 pub(crate) struct Chosen {
@@ -63,6 +76,12 @@ pub(crate) struct Chosen {
     pub(crate) node: u32,
     pub(crate) class: Option<u32>,
     pub(crate) start: Q24,
+    /// The egress queue; 0 if it comes from none.
+    pub(crate) queue: u8,
+    /// Packets that wait where it waited.
+    pub(crate) left_behind: u64,
+    /// Its egress queue marks it.
+    pub(crate) marked: bool,
 }
 
 /// A frame on its way to the interface.
@@ -96,6 +115,8 @@ pub(crate) struct Port<P> {
     pub(crate) fifo: List,
     /// Packets in it.
     pub(crate) fifo_packets: u32,
+    /// In place of the FIFO, which is then empty.
+    pub(crate) egress_queues: Option<Box<EgressQueues>>,
     /// Heads of class queues by E: `E << 32 | class`.
     waiting: TimerWheel<u128>,
     /// Heads whose E has come. Every E in here is at most `free_at` whenever the port is free
@@ -143,6 +164,7 @@ impl<P> Port<P> {
             late_poll_ns: 0,
             fifo: List::default(),
             fifo_packets: 0,
+            egress_queues: None,
             waiting: TimerWheel::new(),
             ready: TimerWheel::new(),
             delay_line: VecDeque::new(),
@@ -152,9 +174,12 @@ impl<P> Port<P> {
     }
 
     /// A port for [`TrafficManager::stand_in`](crate::TrafficManager::stand_in). The packets of the
-    /// FIFO are not in it, and its line is busy until they would have left.
+    /// FIFO, or of all egress queues, are not in it, and its line is busy until they would have left.
     pub(crate) fn stand_in(&self) -> Self {
-        let packets = u64::from(self.fifo_packets);
+        let packets = match &self.egress_queues {
+            None => u64::from(self.fifo_packets),
+            Some(queues) => queues.statistics().map(|queue| queue.packets).sum(),
+        };
         // Those of the statistics have the FCS, and so has the overhead.
         let without_fcs = self.statistics.fifo_bytes - packets * FCS_BYTES;
         let line_bytes = without_fcs + packets * u64::from(self.overhead_bytes());
@@ -166,6 +191,10 @@ impl<P> Port<P> {
             spaces_catch_up: self.spaces_catch_up,
             late_poll_ns: self.late_poll_ns,
             last_delivery_ns: self.last_delivery_ns,
+            egress_queues: self
+                .egress_queues
+                .as_ref()
+                .map(|queues| Box::new(queues.stand_in())),
             statistics: PortStatistics {
                 fifo_bytes: self.statistics.fifo_bytes,
                 queued_packets: self.statistics.queued_packets,
@@ -197,9 +226,13 @@ impl<P> Port<P> {
         } else {
             Some(self.free_at)
         };
-        let unpaced = slab
-            .meta(self.fifo.head)
-            .map(|meta| Q24::from_ns(meta.arrival_ns).max(self.free_at));
+        let unpaced = match &self.egress_queues {
+            None => slab
+                .meta(self.fifo.head)
+                .map(|meta| Q24::from_ns(meta.arrival_ns)),
+            Some(queues) => queues.next_at(),
+        };
+        let unpaced = unpaced.map(|at| at.max(self.free_at));
         match (paced, unpaced) {
             // Strict priority: at the instant the unpaced packet could start, an eligible paced
             // one goes first.
@@ -253,7 +286,8 @@ impl<P> Port<P> {
     }
 
     /// Takes the packet that is scheduled. If the poll is late, a paced packet starts at `now_ns`, and
-    /// an unpaced packet at its instant all the same.
+    /// an unpaced packet at its instant all the same. `None`: the egress queues let none start now, or there is
+    /// none.
     pub(crate) fn choose(
         &mut self,
         scheduled: Scheduled,
@@ -261,43 +295,132 @@ impl<P> Port<P> {
         queues: &mut ClassQueues,
         slab: &Slab<P>,
     ) -> Option<Chosen> {
+        self.statistics.queued_packets -= 1;
         let chosen = if scheduled.kind == Kind::Paced {
             let poll_lateness = self.poll_lateness(scheduled, now_ns);
             self.choose_paced(scheduled.start(now_ns), poll_lateness, queues, slab)
         } else {
-            let node = slab.unlink(&mut self.fifo)?;
-            let meta = slab.meta(node)?;
-            self.waited_for_gap(scheduled.at, Q24::from_ns(meta.arrival_ns));
-            self.fifo_packets -= 1;
-            self.statistics.fifo_bytes -= frame_bytes(meta.length_bytes);
-            Some(Chosen {
-                node,
-                class: None,
-                start: scheduled.at,
-            })
-        }?;
-        self.statistics.queued_packets -= 1;
+            self.choose_unpaced(scheduled.at, slab)
+        };
+        let Some(chosen) = chosen else {
+            self.statistics.queued_packets += 1;
+            return None;
+        };
         // Transmissions of a port never go back in time, not even when egress drops the packet.
         self.free_at = self.free_at.max(chosen.start);
         Some(chosen)
     }
 
-    /// Queues an unpaced packet; the caller has checked the FIFO's room.
-    /// Returns whether it became the head.
+    /// Takes the unpaced packet that starts at `at`: the FIFO's head, or the one that the egress queues
+    /// choose.
+    fn choose_unpaced(&mut self, at: Q24, slab: &Slab<P>) -> Option<Chosen> {
+        let chosen = match &mut self.egress_queues {
+            None => {
+                self.fifo_packets = self.fifo_packets.checked_sub(1)?;
+                Chosen {
+                    node: slab.unlink(&mut self.fifo)?,
+                    class: None,
+                    start: at,
+                    queue: 0,
+                    left_behind: self.statistics.queued_packets,
+                    marked: false,
+                }
+            }
+            Some(queues) => {
+                let leaving = queues.take(at)?;
+                Chosen {
+                    node: leaving.node,
+                    class: None,
+                    start: leaving.start,
+                    queue: leaving.queue,
+                    left_behind: leaving.left_behind.into(),
+                    marked: leaving.marked,
+                }
+            }
+        };
+        let meta = slab.meta(chosen.node)?;
+        self.waited_for_gap(chosen.start, Q24::from_ns(meta.arrival_ns));
+        self.statistics.fifo_bytes -= frame_bytes(meta.length_bytes);
+        Some(chosen)
+    }
+
+    /// Takes a packet that its egress queue dropped at the head; returns its place.
+    pub(crate) fn take_dropped(&mut self, slab: &Slab<P>) -> Option<u32> {
+        let node = self.egress_queues.as_mut()?.take_dropped()?;
+        let bytes = frame_bytes(slab.meta(node)?.length_bytes);
+        let statistics = &mut self.statistics;
+        statistics.queued_packets -= 1;
+        statistics.fifo_bytes -= bytes;
+        statistics.drops.add(DropCause::Aqm, 1);
+        Some(node)
+    }
+
+    /// Gives the port egress queues in place of its FIFO, or its FIFO back (`None`). No waiting packet is
+    /// dropped: those of the FIFO go to queue 0.
+    pub(crate) fn set_queues(
+        &mut self,
+        config: Option<QueueingConfig>,
+        slab: &mut Slab<P>,
+    ) -> Result<(), QueueingError> {
+        match (config, &mut self.egress_queues) {
+            (None, None) => {}
+            (Some(config), Some(queues)) => queues.configure(config, slab)?,
+            (Some(config), None) => {
+                let mut queues = EgressQueues::new(config)?;
+                while let Some(node) = slab.unlink(&mut self.fifo) {
+                    if let Some(meta) = slab.meta(node) {
+                        queues.push(0, Item::new(node, meta, HeaderFields::default(), false));
+                    }
+                }
+                self.fifo_packets = 0;
+                self.egress_queues = Some(Box::new(queues));
+            }
+            (None, Some(queues)) => {
+                for (_, item) in queues.items_by_arrival(slab) {
+                    slab.link(&mut self.fifo, item.node);
+                    self.fifo_packets += 1;
+                }
+                self.egress_queues = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Packets that wait where an unpaced packet for `queue` would.
+    pub(crate) fn waiting_packets(&self, queue: u8) -> u32 {
+        match &self.egress_queues {
+            None => u32::try_from(self.statistics.queued_packets).unwrap_or(u32::MAX),
+            Some(queues) => queues.packets(queue),
+        }
+    }
+
+    /// Queues an unpaced packet; the caller has checked the room of the FIFO or of the egress queue.
+    /// Returns whether it became a head.
     pub(crate) fn push_unpaced(
         &mut self,
+        to: Entry,
         payload: P,
         meta: Meta,
         slab: &mut Slab<P>,
     ) -> Result<bool, P> {
-        let was_empty = self.fifo.head == NONE;
-        slab.push(&mut self.fifo, payload, meta)?;
-        self.fifo_packets += 1;
+        let became_head = match &mut self.egress_queues {
+            None => {
+                let was_empty = self.fifo.head == NONE;
+                slab.push(&mut self.fifo, payload, meta)?;
+                self.fifo_packets += 1;
+                was_empty
+            }
+            Some(queues) => {
+                let node = slab.insert(payload, meta)?;
+                let item = Item::new(node, &meta, to.header, to.marked);
+                queues.push(to.queue, item)
+            }
+        };
         let statistics = &mut self.statistics;
         statistics.fifo_bytes += frame_bytes(meta.length_bytes);
         statistics.fifo_bytes_max = statistics.fifo_bytes_max.max(statistics.fifo_bytes);
         self.count_queued();
-        Ok(was_empty)
+        Ok(became_head)
     }
 
     fn count_queued(&mut self) {
@@ -315,6 +438,9 @@ impl<P> Port<P> {
         }
         let (line_bytes, delivery_ns) = self.take_line(start, final_length_bytes);
         self.line_end = Some(self.free_at);
+        if let Some(queues) = &mut self.egress_queues {
+            queues.on_line(start, self.free_at);
+        }
         self.statistics.tx_packets += 1;
         self.statistics.tx_bytes += frame_bytes(final_length_bytes);
         self.statistics.tx_line_bytes += line_bytes;
@@ -371,10 +497,17 @@ impl<P> Port<P> {
             .map_or(NEVER_NS, |frame| frame.delivery_ns)
     }
 
-    /// Takes the packets of the FIFO. The caller takes those of the class queues.
+    /// Takes the packets of the FIFO or of the egress queues. The caller takes those of the class queues.
     pub(crate) fn take_waiting(&mut self, slab: &mut Slab<P>, mut out: impl FnMut(P)) {
         while let Some(payload) = slab.pop(&mut self.fifo) {
             out(payload);
+        }
+        if let Some(queues) = &mut self.egress_queues {
+            queues.take_all(|node| {
+                if let Some((payload, _)) = slab.take(node) {
+                    out(payload);
+                }
+            });
         }
         self.fifo_packets = 0;
         self.waiting.clear();

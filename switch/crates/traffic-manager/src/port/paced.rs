@@ -6,7 +6,7 @@ use super::ready::Ready;
 use super::{Chosen, Port, Scheduled};
 use crate::config::frame_bytes;
 use crate::gaps::Gaps;
-use crate::queues::{ClassQueues, Queue};
+use crate::queues::{ClassQueues, Queue, Spacing};
 use crate::slab::{Meta, NONE, Slab};
 use crate::time::Q24;
 use crate::timer_wheel::Key;
@@ -66,9 +66,10 @@ impl<P> Port<P> {
         let last = start.raw() << CLASS_BITS | u128::from(u32::MAX);
         let head = self.eligible(last, queues, slab)?;
         let (class, number, spaces_catch_up) = (head.class, self.number, self.spaces_catch_up);
-        let mut spaced = Q24::default();
+        let mut departure_ns = 0;
         // Stall rule: R' = max(R, t - allowance) + cost, t without the time of a gap frame.
-        let release = |meta: &Meta, release: Q24, is_last: bool| {
+        let space = |meta: &Meta, release: Q24| {
+            departure_ns = meta.departure_ns;
             let eligible = Q24::from_ns(meta.departure_ns).max(release);
             let punctual = start.since(self.waited_for_gap(start, eligible));
             let cost = u128::from(meta.cost_q24);
@@ -78,22 +79,28 @@ impl<P> Port<P> {
             // Spacing counts from the time when the packet could have started, so that the lateness
             // of one poll is not added to that of the next.
             let from = head.spaced.or((late.raw() > may_gain).then_some(start));
-            if let Some(from) = from.filter(|_| spaces_catch_up) {
-                spaced = from.plus(cost - may_gain);
-            }
-            // When no other packet waits, the class does not make up the rest: R takes over the
-            // spacing, because keeping both would take a second clock.
-            if is_last {
-                release.max(spaced)
-            } else {
-                release
+            let spaced = from.filter(|_| spaces_catch_up);
+            let spaced = spaced.map(|from| from.plus(cost - may_gain));
+            Spacing {
+                release,
+                spaced: spaced.unwrap_or_default(),
             }
         };
-        let unlinked = queues.unlink((number, class), slab, release)?;
+        let unlinked = queues.unlink((number, class), slab, space)?;
         self.statistics.paced_bytes -= unlinked.bytes;
-        let next = slab
-            .meta(unlinked.next)
-            .map(|next| waiting_key(next.departure_ns, unlinked.release.max(spaced), class));
+        let next = slab.meta(unlinked.next).map(|next| {
+            // Packets with the same departure time (of a quantum or a tick) leave together. An empty
+            // queue knows the departure time of its last packet, so that this holds for a packet that
+            // arrives later, too.
+            let leave_together = next.departure_ns == departure_ns;
+            let Spacing { release, spaced } = unlinked.spacing;
+            let earliest = if leave_together {
+                release
+            } else {
+                release.max(spaced)
+            };
+            waiting_key(next.departure_ns, earliest, class)
+        });
         match (head.in_waiting, next) {
             (true, Some(key)) => self.waiting.replace_smallest(key),
             (true, None) => {
@@ -109,6 +116,9 @@ impl<P> Port<P> {
             node: unlinked.node,
             class: Some(class),
             start,
+            queue: 0,
+            left_behind: self.statistics.queued_packets,
+            marked: false,
         })
     }
 
@@ -121,7 +131,7 @@ impl<P> Port<P> {
             *place = queues.first_of(class_of(key));
         }
         places.iter().flatten().for_each(|queue| prefetch(*queue));
-        let packets = places.map(|queue| queue.map_or(NONE, |queue| queue.list.head));
+        let packets = places.map(|queue| queue.map_or(NONE, Queue::head));
         packets.iter().for_each(|&packet| slab.prefetch(packet));
         // After the release the next packet becomes the first.
         let successors = packets.map(|packet| slab.next(packet));
@@ -150,7 +160,7 @@ impl<P> Port<P> {
                 (spaces_catch_up && key > unspaced).then(|| eligible_at(key))
             };
             let found = queues.get(self.number, class).and_then(|queue| {
-                let meta = slab.meta(queue.list.head)?;
+                let meta = slab.meta(queue.head())?;
                 Some((meta, spaced(queue, meta)))
             });
             if alone {
@@ -187,9 +197,9 @@ impl<P> Port<P> {
         queues: &mut ClassQueues,
         slab: &mut Slab<P>,
     ) -> Result<bool, P> {
-        let release_of_empty = queues.push((self.number, class), payload, meta, slab)?;
-        if let Some(release) = release_of_empty {
-            let key = waiting_key(meta.departure_ns, release, class);
+        let earliest_of_empty = queues.push((self.number, class), payload, meta, slab)?;
+        if let Some(earliest) = earliest_of_empty {
+            let key = waiting_key(meta.departure_ns, earliest, class);
             self.waiting.push(key);
         }
         if self.config.gaps != Gaps::Accounted && self.statistics.paced_bytes == 0 {
@@ -201,13 +211,13 @@ impl<P> Port<P> {
         statistics.paced_bytes += bytes;
         statistics.paced_bytes_max = statistics.paced_bytes_max.max(statistics.paced_bytes);
         self.count_queued();
-        Ok(release_of_empty.is_some())
+        Ok(earliest_of_empty.is_some())
     }
 }
 
-/// Key of a head in `waiting`: E = max(departure, R), then the class.
-fn waiting_key(departure_ns: u64, release: Q24, class: u32) -> u128 {
-    let eligible = Q24::from_ns(departure_ns).max(release);
+/// Key of a head in `waiting`: E = max(departure, R, S), then the class. `earliest`: max(R, S).
+fn waiting_key(departure_ns: u64, earliest: Q24, class: u32) -> u128 {
+    let eligible = Q24::from_ns(departure_ns).max(earliest);
     eligible.raw() << CLASS_BITS | u128::from(class)
 }
 

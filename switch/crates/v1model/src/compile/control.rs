@@ -33,9 +33,9 @@ pub(super) fn controls(
     let mut labels = Vec::new();
     let mut pipeline = |name: &str| {
         let p = by_name(&root.pipelines, name, |p| &p.name)?;
-        let start = pipeline(c, p, objects, &mut tables, &mut nodes);
-        let start = start.at(|| format!("pipeline '{name}'"))?;
-        labels.extend(node_labels(p, &tables)?);
+        let compiled = pipeline(c, p, objects, &mut tables, &mut nodes);
+        let (start, inverted) = compiled.at(|| format!("pipeline '{name}'"))?;
+        labels.extend(node_labels(p, &tables, &inverted)?);
         Ok(start)
     };
     let (ingress, egress) = (pipeline("ingress")?, pipeline("egress")?);
@@ -53,14 +53,15 @@ pub(super) fn controls(
     })
 }
 
-/// Compiles a pipeline; returns its first node.
+/// Compiles a pipeline; returns its first node, and of each conditional whether its node tests the
+/// opposite.
 fn pipeline(
     c: &mut Compiler<'_>,
     p: &model::Pipeline,
     objects: &mut Objects,
     tables: &mut Tables,
     nodes: &mut Vec<Node>,
-) -> LoadResult<u32> {
+) -> LoadResult<(u32, Vec<bool>)> {
     for profile in &p.action_profiles {
         tables
             .add_profile(c.layout, objects, profile)
@@ -77,9 +78,12 @@ fn pipeline(
         let place = || format!("table '{}'", t.name);
         nodes.push(tables.add(c.layout, objects, t, &scope).at(place)?);
     }
+    let mut inverted = Vec::new();
     for k in &p.conditionals {
         let place = || format!("conditional '{}'", k.name);
-        nodes.push(conditional(c, k, &scope).at(place)?);
+        let (node, is_inverted) = conditional(c, k, &scope).at(place)?;
+        nodes.push(node);
+        inverted.push(is_inverted);
     }
     for k in &p.action_calls {
         let place = || format!("action call '{}'", k.name);
@@ -87,16 +91,23 @@ fn pipeline(
     }
     let start = scope.node(&p.init_table).at(|| "init_table")?;
     refuse_cycles(nodes, tables, start, &scope)?;
-    Ok(start)
+    Ok((start, inverted))
 }
 
 /// The labels of a pipeline's nodes, in the order of the nodes. Its tables are the last that were
-/// added.
-fn node_labels(p: &model::Pipeline, tables: &Tables) -> LoadResult<Vec<NodeLabel>> {
+/// added. `inverted`: of each conditional whether its node tests the opposite.
+fn node_labels(
+    p: &model::Pipeline,
+    tables: &Tables,
+    inverted: &[bool],
+) -> LoadResult<Vec<NodeLabel>> {
     let first = tables.tables.len() - p.tables.len();
     let mut labels: Vec<NodeLabel> = (first..tables.tables.len()).map(NodeLabel::Table).collect();
-    let conditions = p.conditionals.iter();
-    labels.extend(conditions.map(|k| NodeLabel::Condition(k.name.clone())));
+    let conditions = p.conditionals.iter().zip(inverted);
+    labels.extend(conditions.map(|(k, is_inverted)| NodeLabel::Condition {
+        name: k.name.clone(),
+        is_inverted: *is_inverted,
+    }));
     for k in &p.action_calls {
         let action = tables.actions.find(k.action_id, p.name == "egress")?;
         labels.push(NodeLabel::Action(action.public));
@@ -115,22 +126,25 @@ fn action_call(k: &model::ActionCallNode, tables: &Tables, scope: &Scope) -> Loa
     })
 }
 
-fn conditional(c: &mut Compiler<'_>, k: &model::Conditional, scope: &Scope) -> LoadResult<Node> {
+/// The node of a conditional, and whether it tests the opposite.
+fn conditional(
+    c: &mut Compiler<'_>,
+    k: &model::Conditional,
+    scope: &Scope,
+) -> LoadResult<(Node, bool)> {
     c.free_temps();
     let start = c.here();
     let node = c.node(&k.expression.kind, &k.expression.value)?;
     let slot = c.condition(node)?;
     let yes = scope.node(&k.true_next).at(|| "true_next")?;
     let no = scope.node(&k.false_next).at(|| "false_next")?;
-    Ok(match comparisons(c, start, slot)?.as_deref() {
+    let node = match comparisons(c, start, slot)?.as_deref() {
         Some(&[test]) => match (test.relation, test.a, test.b) {
             (Relation::Eq, a, b) => Node::IfEqual { a, b, yes, no },
-            (Relation::Ne, a, b) => Node::IfEqual {
-                a,
-                b,
-                yes: no,
-                no: yes,
-            },
+            (Relation::Ne, a, b) => {
+                let (yes, no) = (no, yes);
+                return Ok((Node::IfEqual { a, b, yes, no }, true));
+            }
             _ => Node::If { test, yes, no },
         },
         Some(&[first, second]) => Node::IfBoth {
@@ -144,7 +158,8 @@ fn conditional(c: &mut Compiler<'_>, k: &model::Conditional, scope: &Scope) -> L
             yes,
             no,
         },
-    })
+    };
+    Ok((node, false))
 }
 
 /// Refuses a graph with a cycle, in which a packet would never end.

@@ -40,6 +40,7 @@ pub(super) fn digests(
         }
         infos.push(DigestInfo {
             name: list.name.clone(),
+            json_id: list.id,
             widths: built.fields.iter().map(|f| f.bits).collect(),
             headers,
         });

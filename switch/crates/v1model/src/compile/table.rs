@@ -4,8 +4,9 @@ use super::action::{Action, Actions};
 use super::calculations::calculation;
 use super::entry;
 use super::objects::Objects;
+use crate::bits::{prefix_mask, to_bits};
 use crate::entries::profile::ProfileInfo;
-use crate::entries::{KeyField, MatchKind, TableInfo};
+use crate::entries::{Bits, DirectMeterInfo, KeyField, MatchKind, TableInfo};
 use crate::error::{At, LoadResult, refuse};
 use crate::expr::{hex_limbs, text};
 use crate::layout::{Field, Layout, pair};
@@ -169,7 +170,9 @@ impl Tables {
             const_entries: t.entries.is_some(),
             const_default: default.is_some_and(|d| d.action_const || d.action_entry_const),
             direct_counter: t.with_counters,
-            direct_meter: meter.map(|m| m.unit),
+            direct_meter: meter
+                .zip(t.direct_meters.clone())
+                .map(|(m, name)| DirectMeterInfo { name, unit: m.unit }),
             profile,
             idle_timeout: t.support_timeout,
         };
@@ -222,18 +225,21 @@ fn fixed_action(spec: &TableSpec, info: &TableInfo) -> Option<Node> {
 /// The key of a table as the control plane sees it, the same as parts, and its number of words.
 fn key(layout: &Layout, t: &model::Table) -> LoadResult<(Vec<KeyField>, Vec<KeyPart>, usize)> {
     let mut infos = Vec::new();
-    let mut fields: Vec<(Field, Option<&str>)> = Vec::new();
+    let mut fields = Vec::new();
     for (i, k) in t.key.iter().enumerate() {
         // Not part of the match: the selector's calculation has it as an input.
         if k.match_type == "selector" {
             continue;
         }
-        let (info, field) = key_field(layout, k).at(|| match &k.name {
+        let named = || match &k.name {
             Some(name) => format!("key '{name}'"),
             None => format!("key {i}"),
-        })?;
+        };
+        let (mut info, field) = key_field(layout, k).at(named)?;
+        let mask = static_mask(k, field).at(named)?;
+        info.mask = mask.as_deref().map(|mask| mask_of_entries(mask, info.bits));
         infos.push(info);
-        fields.push((field, k.mask.as_deref()));
+        fields.push((field, mask));
     }
     if infos.iter().filter(|f| f.kind == MatchKind::Lpm).count() > 1 {
         refuse!("has more than one lpm key");
@@ -245,14 +251,6 @@ fn key(layout: &Layout, t: &model::Table) -> LoadResult<(Vec<KeyField>, Vec<KeyP
     }
     let mut parts = Vec::new();
     for ((info, (field, mask)), (word, shift)) in infos.iter().zip(fields).zip(places) {
-        let mask = match mask {
-            None => None,
-            Some(hex) => {
-                let mut mask = hex_limbs(hex)?;
-                mask.resize(field.limbs() as usize, 0);
-                Some(mask.into_boxed_slice())
-            }
-        };
         parts.push(KeyPart {
             slot: field.slot,
             bits: field.bits,
@@ -285,6 +283,24 @@ fn key_field(layout: &Layout, k: &model::TableKey) -> LoadResult<(KeyField, Fiel
         name: k.name.clone().unwrap_or(target),
         kind,
         bits: field.bits,
+        mask: None,
     };
     Ok((info, field))
+}
+
+/// The program's mask of a key's field, for packets.
+fn static_mask(k: &model::TableKey, field: Field) -> LoadResult<Option<Box<[u64]>>> {
+    let Some(hex) = &k.mask else {
+        return Ok(None);
+    };
+    let mut mask = hex_limbs(hex)?;
+    mask.resize(field.limbs() as usize, 0);
+    Ok(Some(mask.into_boxed_slice()))
+}
+
+/// The mask of [`KeyField`]: ones above the width, so that a value that is too wide is still seen to be.
+fn mask_of_entries(mask: &[u64], bits: u32) -> Bits {
+    let used = to_bits(&prefix_mask(bits, bits), bits);
+    let mask = to_bits(mask, bits);
+    mask.iter().zip(used).map(|(m, used)| m | !used).collect()
 }

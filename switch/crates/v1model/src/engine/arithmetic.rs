@@ -1,6 +1,7 @@
 //! Arithmetic on values of several words.
 
-use super::{Machine, Outcome};
+use super::machine::Machine;
+use super::outcome::Outcome;
 use crate::api::Externs;
 use crate::context::Context;
 use crate::ops::Op;

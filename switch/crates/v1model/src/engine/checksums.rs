@@ -1,6 +1,7 @@
 //! Verifies checksums after parsing and updates them before deparsing.
 
-use super::{Machine, get_field, set_field};
+use super::machine::Machine;
+use super::phv::{get_field, set_field};
 use crate::api::Externs;
 use crate::context::Context;
 use crate::ops::Code;
@@ -8,7 +9,7 @@ use crate::slot::Slot;
 
 impl<E: Externs> Machine<'_, E> {
     /// Verifies checksums; true if one is wrong.
-    pub fn verify(&mut self, ctx: &mut Context) -> bool {
+    pub(super) fn verify(&mut self, ctx: &mut Context) -> bool {
         let program = self.program;
         let mut wrong = false;
         for checksum in &program.verify {
@@ -25,7 +26,7 @@ impl<E: Externs> Machine<'_, E> {
     }
 
     /// Updates checksums.
-    pub fn update(&mut self, ctx: &mut Context) {
+    pub(super) fn update(&mut self, ctx: &mut Context) {
         let program = self.program;
         for checksum in &program.update {
             if self.condition(ctx, checksum.condition) {

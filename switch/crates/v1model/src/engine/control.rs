@@ -1,6 +1,8 @@
 //! Walks a control's graph and applies its tables.
 
-use super::{Machine, Outcome};
+use super::chosen::Chosen;
+use super::machine::Machine;
+use super::outcome::Outcome;
 use crate::api::Externs;
 use crate::context::Context;
 use crate::meter::{Metered, count};
@@ -10,8 +12,18 @@ use crate::table::{Hit, Table, Target};
 use crate::trace::Step;
 
 impl<E: Externs> Machine<'_, E> {
+    /// Runs the ingress control. A failed assertion or a fault is noted in the context.
+    pub fn ingress(&mut self, ctx: &mut Context) {
+        self.control(ctx, self.program.ingress).note(ctx);
+    }
+
+    /// Runs the egress control, likewise.
+    pub fn egress(&mut self, ctx: &mut Context) {
+        self.control(ctx, self.program.egress).note(ctx);
+    }
+
     /// Runs a control from `node` to its end.
-    pub fn control(&mut self, ctx: &mut Context, mut node: u32) -> Outcome {
+    fn control(&mut self, ctx: &mut Context, mut node: u32) -> Outcome {
         let nodes = &self.program.nodes[..];
         loop {
             // Most nodes are comparisons, which need nothing but the PHV.
@@ -66,6 +78,30 @@ impl<E: Externs> Machine<'_, E> {
             return fault();
         };
         let hit = table.find(&ctx.phv, &mut ctx.key);
+        let chosen = self.choose(ctx, index, hit);
+        let Some(table) = self.tables.get(index) else {
+            return fault();
+        };
+        match chosen {
+            Chosen::Action(local) => match table.spec.actions.get(local) {
+                Some(action) => {
+                    let (code, next) = (action.code, table.spec.next(Some(action), hit.is_some()));
+                    (self.run(ctx, code), next)
+                }
+                None => fault(),
+            },
+            Chosen::Nothing => (Outcome::Done, table.spec.next(None, hit.is_some())),
+            Chosen::Fault => fault(),
+        }
+    }
+
+    /// Counts and meters the packet at a table, and chooses the action of the entry that was found, or
+    /// the table's default action. Its arguments are in the PHV then.
+    #[inline(always)]
+    pub fn choose(&mut self, ctx: &mut Context, index: usize, hit: Option<Hit>) -> Chosen {
+        let Some(table) = self.tables.get(index) else {
+            return Chosen::Fault;
+        };
         self.report_table(ctx, index, hit);
         let hint = hit.and_then(|hit| hit.hint);
         if let Some((hit, hint)) = hit.zip(hint) {
@@ -78,44 +114,39 @@ impl<E: Externs> Machine<'_, E> {
         if let Some(table) = self.tables.get_mut(index) {
             update_direct(table, hit, ctx, self.now_ns);
         }
-        self.dispatch(ctx, index, hit)
+        self.chosen(ctx, index, hit)
     }
 
-    /// Runs the action of the entry that was found, or the table's default action.
+    /// The action of the entry that was found, or the table's default action.
     #[inline(always)]
-    fn dispatch(&mut self, ctx: &mut Context, index: usize, hit: Option<Hit>) -> (Outcome, u32) {
+    fn chosen(&mut self, ctx: &mut Context, index: usize, hit: Option<Hit>) -> Chosen {
         let Some(table) = self.tables.get(index) else {
-            return fault();
+            return Chosen::Fault;
         };
         let entry = hit.map(|hit| table.entry(hit.id));
-        let (call, chosen) = match entry.map(|entry| entry.map(|entry| &entry.target)) {
-            Some(Some(Target::Call(call))) => {
-                (Some((call.local(), call.args())), table.spec.next_hit)
-            }
+        let call = match entry.map(|entry| entry.map(|entry| &entry.target)) {
+            Some(Some(Target::Call(call))) => Some((call.local(), call.args())),
             Some(Some(target)) => match choose(self.program, self.profiles, table, target, ctx) {
-                Some(Choice::Call(local, args)) => (Some((local, args)), table.spec.next_hit),
+                Some(Choice::Call(local, args)) => Some((local, args)),
                 Some(Choice::EmptyGroup) => {
                     self.report(Step::EmptyGroup);
-                    (None, table.spec.next_hit)
+                    None
                 }
-                None => return fault(),
+                None => return Chosen::Fault,
             },
-            Some(None) => return fault(),
-            None => {
-                let call = match &table.default.indirect {
-                    None => table.default.call.as_ref().map(|c| (c.local(), c.args())),
-                    Some(target) => match choose(self.program, self.profiles, table, target, ctx) {
-                        Some(Choice::Call(local, args)) => Some((local, args)),
-                        Some(Choice::EmptyGroup) => None,
-                        None => return fault(),
-                    },
-                };
-                (call, table.spec.next_miss)
-            }
+            Some(None) => return Chosen::Fault,
+            None => match &table.default.indirect {
+                None => table.default.call.as_ref().map(|c| (c.local(), c.args())),
+                Some(target) => match choose(self.program, self.profiles, table, target, ctx) {
+                    Some(Choice::Call(local, args)) => Some((local, args)),
+                    Some(Choice::EmptyGroup) => None,
+                    None => return Chosen::Fault,
+                },
+            },
         };
         // A miss without a default action, or an empty group.
         let Some((local, args)) = call else {
-            return (Outcome::Done, chosen.unwrap_or(table.spec.base_next));
+            return Chosen::Nothing;
         };
         self.report_action(table, local, args);
         let base = self.program.param_base as usize;
@@ -126,7 +157,7 @@ impl<E: Externs> Machine<'_, E> {
             _ => ctx.phv[base..base + args.len()].copy_from_slice(args),
         }
         let Some(action) = table.spec.actions.get(local) else {
-            return fault();
+            return Chosen::Fault;
         };
         if hit.is_none_or(|hit| hit.hint.is_none()) {
             for prefetch in &action.prefetches {
@@ -135,8 +166,7 @@ impl<E: Externs> Machine<'_, E> {
                 }
             }
         }
-        let (code, next) = (action.code, chosen.unwrap_or(action.next));
-        (self.run(ctx, code), next)
+        Chosen::Action(local)
     }
 
     /// Prefetches the object at an index. The engine prefetches here only, and the next packet's
@@ -160,7 +190,7 @@ impl<E: Externs> Machine<'_, E> {
 
 /// A case that cannot happen.
 #[cold]
-fn fault() -> (Outcome, u32) {
+pub(crate) fn fault() -> (Outcome, u32) {
     debug_assert!(
         false,
         "a node, table, entry, member or action that the engine goes to does not exist"

@@ -1,6 +1,8 @@
 //! Operations on whole headers, header stacks and unions.
 
-use super::{Machine, Outcome, to_index};
+use super::machine::Machine;
+use super::outcome::Outcome;
+use super::phv::to_index;
 use crate::api::Externs;
 use crate::context::Context;
 use crate::ops::{HeaderRef, Op};

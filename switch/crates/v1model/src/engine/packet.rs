@@ -1,11 +1,14 @@
 //! Operations on the whole packet: drop, hold, truncate, clone, digest, resubmit, recirculate, log,
 //! exit and assert.
 
-use super::{Machine, Outcome, set_field};
+use super::machine::Machine;
+use super::outcome::Outcome;
+use super::phv::set_field;
 use crate::api::Externs;
 use crate::clone_request::CloneRequest;
 use crate::context::Context;
 use crate::ops::Op;
+use crate::slot::Slot;
 use crate::wide::mask64;
 use traffic_manager::hold::Hold;
 
@@ -17,6 +20,18 @@ fn requested(list: u64) -> Option<u16> {
     Some(list as u16).filter(|&id| id != 0)
 }
 
+/// Requests that the packet is held; the five arguments begin at a slot.
+pub(crate) fn hold(ctx: &mut Context, args: Slot) {
+    let (w, args) = (&ctx.phv, args as usize);
+    ctx.requests.hold = Some(Hold {
+        class: w[args] as u32,
+        counts_to: u32::try_from(w[args + 4]).ok(),
+        departure_ns: w[args + 1],
+        cost_q24: w[args + 2],
+        allowance_ns: w[args + 3],
+    });
+}
+
 impl<E: Externs> Machine<'_, E> {
     /// Executes an operation of this group, or hands it to the next group.
     #[inline(always)]
@@ -24,16 +39,7 @@ impl<E: Externs> Machine<'_, E> {
         let program = self.program;
         let w = &mut ctx.phv;
         match *op {
-            Op::Hold { args } => {
-                let args = args as usize;
-                ctx.requests.hold = Some(Hold {
-                    class: w[args] as u32,
-                    counts_to: u32::try_from(w[args + 4]).ok(),
-                    departure_ns: w[args + 1],
-                    cost_q24: w[args + 2],
-                    allowance_ns: w[args + 3],
-                });
-            }
+            Op::Hold { args } => hold(ctx, args),
             Op::MarkToDrop => {
                 let i = &program.intrinsics;
                 set_field(w, i.egress_spec, u64::from(self.drop_port));

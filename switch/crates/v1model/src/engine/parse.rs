@@ -1,17 +1,36 @@
 //! Runs the parser: its states, and the operations that extract headers.
 
 use super::headers::claim_element;
-use super::{Machine, Outcome, to_index};
+use super::machine::Machine;
+use super::outcome::Outcome;
+use super::phv::to_index;
 use crate::api::Externs;
 use crate::context::Context;
 use crate::header_io::read_bits;
 use crate::ops::Op;
 use crate::program::{HeaderInfo, Program};
+use crate::trace::{Stage, Step};
 
 impl<E: Externs> Machine<'_, E> {
-    /// Runs the parser over the context's frame; returns the parser error code. A failed
-    /// assertion or a fault ends it and is noted in the context.
-    pub fn parse(&mut self, ctx: &mut Context, max_states: u32) -> u64 {
+    /// Runs the parser over the context's frame and verifies checksums. The parser error, and whether
+    /// a checksum is wrong, are in the context then.
+    pub fn parse(&mut self, ctx: &mut Context, max_states: u32) {
+        let program = self.program;
+        self.report(Step::Enter(Stage::Parser));
+        ctx.parser_error = self.states(ctx, max_states);
+        if ctx.parser_error != program.errors.none {
+            self.report(Step::ParserError(program.labels.error(ctx.parser_error)));
+        }
+        self.report(Step::Leave(Stage::Parser));
+        ctx.checksum_error = self.verify(ctx);
+        if ctx.checksum_error {
+            self.report(Step::ChecksumError);
+        }
+    }
+
+    /// Goes through the parser's states; returns the parser error code. A failed assertion or a fault
+    /// ends it and is noted in the context.
+    fn states(&mut self, ctx: &mut Context, max_states: u32) -> u64 {
         let program = self.program;
         let mut state = program.start_state;
         let mut left = max_states;

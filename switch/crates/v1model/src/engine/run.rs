@@ -1,13 +1,11 @@
 //! Executes code.
 
-use super::{Machine, Outcome};
+use super::machine::Machine;
+use super::outcome::Outcome;
 use crate::api::Externs;
 use crate::context::Context;
-use crate::ops::{Code, Op};
+use crate::ops::{Code, MAX_LOOP_ITERATIONS, Op};
 use crate::wide::sext64;
-
-/// Most loop iterations in one run of code, all its loops together.
-const MAX_LOOP_ITERATIONS: u32 = 1 << 16;
 
 impl<E: Externs> Machine<'_, E> {
     /// Runs code from its start to its end.

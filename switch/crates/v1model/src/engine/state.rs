@@ -1,7 +1,9 @@
 //! Operations on state that outlives a packet: registers, counters, meters, random numbers; and on
 //! the clock and the traffic manager's queues.
 
-use super::{Machine, Outcome, to_index};
+use super::machine::Machine;
+use super::outcome::Outcome;
+use super::phv::to_index;
 use crate::api::Externs;
 use crate::context::Context;
 use crate::meter::{Metered, count};
@@ -11,7 +13,7 @@ use crate::slot::Slot;
 impl<E: Externs> Machine<'_, E> {
     /// Executes an operation of this group, or hands it to the next group.
     #[inline(always)]
-    pub(super) fn step_state(&mut self, ctx: &mut Context, op: &Op, pc: &mut u32) -> Outcome {
+    pub fn step_state(&mut self, ctx: &mut Context, op: &Op, pc: &mut u32) -> Outcome {
         let w = &mut ctx.phv;
         match *op {
             Op::RegisterRead {
@@ -69,13 +71,16 @@ impl<E: Externs> Machine<'_, E> {
                 }
             }
             Op::Now { d } => w[d as usize] = self.now_ns,
-            Op::Backlog { d, class } => {
-                let class = u32::try_from(w[class as usize]).unwrap_or(u32::MAX);
-                w[d as usize] = self.externs.backlog_bytes(class);
-            }
+            Op::Backlog { d, class } => w[d as usize] = self.backlog(w[class as usize]),
             _ => return self.step_packet(ctx, op, pc),
         }
         Outcome::Done
+    }
+
+    /// The bytes that a class holds.
+    pub fn backlog(&self, class: u64) -> u64 {
+        let class = u32::try_from(class).unwrap_or(u32::MAX);
+        self.externs.backlog_bytes(class)
     }
 
     /// Runs the packet through a cell of a meter array; `None` if the cell is out of range.

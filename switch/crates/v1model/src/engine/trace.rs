@@ -1,15 +1,16 @@
 //! Reports steps, for an [`Externs`] that wants them, and notes what trials change. Nothing of this is
 //! compiled for others.
 
-use super::{Machine, Outcome};
+use super::machine::Machine;
+use super::outcome::Outcome;
+use super::phv::to_index;
 use crate::api::Externs;
-use crate::bits::{split_bits, to_bits};
 use crate::context::Context;
 use crate::ops::Op;
 use crate::program::HeaderInfo;
 use crate::slot::Slot;
 use crate::table::{Hit, Table};
-use crate::trace::{NodeLabel, Step};
+use crate::trace::{ArgumentValues, KeyValues, MatchingEntry, NodeLabel, Step, Value};
 
 impl<E: Externs> Machine<'_, E> {
     /// Reports a step that takes no work to describe.
@@ -58,12 +59,14 @@ impl<E: Externs> Machine<'_, E> {
         }
     }
 
-    /// Reports a condition.
+    /// Reports a condition. `taken`: the node's test holds.
     #[inline]
-    pub(super) fn report_condition(&self, node: u32, holds: bool) {
+    pub(super) fn report_condition(&self, node: u32, taken: bool) {
         if E::STEPS
-            && let Some(NodeLabel::Condition(name)) = self.program.labels.nodes.get(node as usize)
+            && let Some(NodeLabel::Condition { name, is_inverted }) =
+                self.program.labels.nodes.get(node as usize)
         {
+            let holds = taken != *is_inverted;
             self.externs.step(Step::Condition { name, holds });
         }
     }
@@ -77,7 +80,7 @@ impl<E: Externs> Machine<'_, E> {
             Some(&NodeLabel::Table(table)) => {
                 self.externs.step(Step::Table {
                     table,
-                    key: Vec::new(),
+                    key: KeyValues::new(&[], &[]),
                     entry: None,
                     handle: None,
                 });
@@ -90,9 +93,9 @@ impl<E: Externs> Machine<'_, E> {
             }
             Some(&NodeLabel::Action(action)) => self.externs.step(Step::Action {
                 action,
-                args: Vec::new(),
+                args: ArgumentValues::new(&[], &[]),
             }),
-            Some(NodeLabel::Condition(_)) | None => {}
+            Some(NodeLabel::Condition { .. }) | None => {}
         }
     }
 
@@ -102,17 +105,11 @@ impl<E: Externs> Machine<'_, E> {
         if E::STEPS
             && let Some(table) = self.tables.get(index)
         {
-            let parts = table.spec.parts.iter();
-            let key = parts.map(|part| {
-                let words = part.bits.div_ceil(64) as Slot;
-                let words = &ctx.phv[part.slot as usize..(part.slot + words) as usize];
-                to_bits(words, part.bits)
-            });
             let entry = hit.and_then(|hit| table.entry(hit.id));
             self.externs.step(Step::Table {
                 table: index,
-                key: key.collect(),
-                entry: entry.map(|entry| entry.key()),
+                key: KeyValues::new(&table.spec.parts, &ctx.phv),
+                entry: entry.map(MatchingEntry),
                 handle: entry.and_then(|entry| table.handle_of(entry)),
             });
         }
@@ -137,7 +134,7 @@ impl<E: Externs> Machine<'_, E> {
         {
             self.externs.step(Step::Action {
                 action: action.public,
-                args: split_bits(args, action.params.iter().copied()),
+                args: ArgumentValues::new(args, &action.params),
             });
         }
     }
@@ -147,7 +144,7 @@ impl<E: Externs> Machine<'_, E> {
         let next = *pc;
         // The result may take the place of the index.
         let index = index_of(op).map_or(0, |slot| ctx.phv[slot as usize]);
-        self.note_before(op, super::to_index(index));
+        self.note_before(op, to_index(index));
         let outcome = self.step_state(ctx, op, pc);
         match outcome {
             // A skip: the index is out of range.
@@ -182,7 +179,7 @@ impl<E: Externs> Machine<'_, E> {
         let cell = |array: u16, slot: Slot| {
             let bits = program.register_infos[array as usize].bits;
             let from = slot as usize;
-            to_bits(&ctx.phv[from..from + bits.div_ceil(64) as usize], bits)
+            Value::new(&ctx.phv[from..from + bits.div_ceil(64) as usize], bits)
         };
         let step = match *op {
             Op::RegisterRead {
@@ -225,7 +222,7 @@ impl<E: Externs> Machine<'_, E> {
             Op::ExtractNext { stack } | Op::ExtractNextVariable { stack, .. } => {
                 let stack = &program.stacks[stack as usize];
                 let last = w(stack.next).checked_sub(1);
-                let element = last.and_then(|last| stack.elements.get(super::to_index(last)));
+                let element = last.and_then(|last| stack.elements.get(to_index(last)));
                 if let Some(&element) = element {
                     self.report_extract(ctx, &program.headers[element as usize]);
                 }
@@ -237,7 +234,7 @@ impl<E: Externs> Machine<'_, E> {
     }
 
     fn has_cell(&self, register: u16, index: u64) -> bool {
-        let index = super::to_index(index);
+        let index = to_index(index);
         self.state.register(register as usize, index).is_some()
     }
 }

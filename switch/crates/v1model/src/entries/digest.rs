@@ -8,6 +8,8 @@ use super::key::EntryKey;
 pub struct DigestInfo {
     /// Name of the digest's type in P4, as P4Info has it.
     pub name: String,
+    /// The number that the program's JSON gives it.
+    pub json_id: u32,
     /// Widths of its fields in bits, in order.
     pub widths: Vec<u32>,
     /// The headers that are in the digest as a whole: the range of their fields. In a message, a bit
@@ -34,10 +36,14 @@ pub struct DigestConfig {
 pub struct DigestList {
     /// Index into [`crate::Pipeline::digests`].
     pub digest: usize,
+    /// [`DigestInfo::json_id`].
+    pub json_id: u32,
     /// Number of the list among those of its digest, from 1.
     pub list_id: u64,
     /// Each message's fields, in order, and the bits for its [`DigestInfo::headers`].
     pub messages: Vec<Vec<Bits>>,
+    /// How many bits for headers a message ends with.
+    pub headers: usize,
 }
 
 /// An entry's idle timeout.

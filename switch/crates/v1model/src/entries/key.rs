@@ -39,6 +39,9 @@ pub struct KeyField {
     pub kind: MatchKind,
     /// Width in bits.
     pub bits: u32,
+    /// The program's own mask: only these bits of packets and entries count (P4_14). The unused
+    /// bits above the width are ones.
+    pub mask: Option<Bits>,
 }
 
 /// One field of an entry's match key, in the order of [`TableInfo::key`](super::TableInfo::key).
@@ -74,6 +77,36 @@ pub enum MatchField {
     },
     /// Equal, or `None`: matches everything.
     Optional(#[serde(with = "serde_bytes")] Option<Bits>),
+}
+
+impl MatchField {
+    /// The match under a mask of the program, as BMv2 takes it: values lose the other bits, while a
+    /// ternary match's mask and a range's end stay. A value of another width stays, too.
+    #[must_use]
+    pub fn under(&self, mask: &[u8]) -> Self {
+        let masked = |value: &Bits| -> Bits {
+            if value.len() != mask.len() {
+                return value.clone();
+            }
+            value.iter().zip(mask).map(|(v, m)| v & m).collect()
+        };
+        match self {
+            Self::Exact(value) => Self::Exact(masked(value)),
+            Self::Lpm { value, prefix_bits } => Self::Lpm {
+                value: masked(value),
+                prefix_bits: *prefix_bits,
+            },
+            Self::Ternary { value, mask } => Self::Ternary {
+                value: masked(value),
+                mask: mask.clone(),
+            },
+            Self::Range { low, high } => Self::Range {
+                low: masked(low),
+                high: high.clone(),
+            },
+            Self::Optional(value) => Self::Optional(value.as_ref().map(masked)),
+        }
+    }
 }
 
 /// The identity of an entry: its match fields and, if the table has ternary, range or optional keys,

@@ -26,4 +26,4 @@ pub use array::{
 pub use error::{ControlError, ControlResult};
 pub use key::{EntryKey, KeyField, MatchField, MatchKind, ValueSetInfo};
 pub use page::Page;
-pub use table::{DefaultEntry, EntryAction, Handled, TableEntry, TableInfo};
+pub use table::{DefaultEntry, DirectMeterInfo, EntryAction, Handled, TableEntry, TableInfo};

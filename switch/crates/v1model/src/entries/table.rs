@@ -24,12 +24,21 @@ pub struct TableInfo {
     pub const_default: bool,
     /// The table has a direct counter.
     pub direct_counter: bool,
-    /// Unit of the direct meter, if the table has one.
-    pub direct_meter: Option<MeterUnit>,
+    /// The direct meter, if the table has one.
+    pub direct_meter: Option<DirectMeterInfo>,
     /// Action profile whose members its entries name (index into [`crate::Pipeline::profiles`]).
     pub profile: Option<usize>,
     /// Entries may have idle timeouts.
     pub idle_timeout: bool,
+}
+
+/// A direct meter's static description.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirectMeterInfo {
+    /// Fully qualified P4 name.
+    pub name: String,
+    /// The unit that it counts in.
+    pub unit: MeterUnit,
 }
 
 /// The action of an entry for packets that match it.

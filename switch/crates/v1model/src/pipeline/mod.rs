@@ -1,6 +1,8 @@
-//! A loaded program that processes packets. The modules below are the control plane's access to it.
+//! A loaded program that processes packets. [`compiled`] runs its machine code. The other modules below are
+//! the control plane's access to it.
 
 mod arrays;
+mod compiled;
 mod handles;
 mod hashes;
 mod profile;
@@ -8,17 +10,18 @@ mod tables;
 mod value_set;
 
 use crate::api::{
-    EgressInput, EgressVerdict, Externs, IngressInput, IngressVerdict, InstanceType, LoadOptions,
-    NoTrafficManager,
+    EgressInput, EgressVerdict, Engine, EngineInUse, Externs, IngressInput, IngressVerdict,
+    InstanceType, LoadOptions, NoTrafficManager,
 };
 use crate::bits::split_bits;
 use crate::compile::{Compiled, compile};
 use crate::context::{Context, Requests};
-use crate::engine::{Machine, get_field, set_field};
+use crate::engine::{IN_FRAME, Machine, get_field, set_field};
 use crate::entries::Bits;
 use crate::entries::digest::DigestInfo;
 use crate::error::{LoadError, LoadResult};
 use crate::layout::Field;
+use crate::machine_code::{CLEARED_WORDS_MAX, Input, MachineCode, Source, Untranslated};
 use crate::model;
 use crate::ops::Op;
 use crate::profile::Profile;
@@ -29,6 +32,7 @@ use crate::table::Table;
 use crate::trace::{Stage, Step};
 use crate::trial::Trial;
 use crate::value_set::ValueSets;
+use crate::wide::mask64;
 use std::collections::BTreeMap;
 
 /// Stack for reading and compiling a program: deeply nested expressions recurse.
@@ -56,6 +60,10 @@ pub struct Pipeline {
     trial: Option<Trial>,
     /// Tables whose entries have prefetches ([`crate::compile::prefetch_plan`]).
     prefetching_tables: Box<[usize]>,
+    /// The program as machine code, if packets go through it.
+    machine_code: Option<MachineCode>,
+    /// Why there is none although it is wanted.
+    untranslated: Option<Untranslated>,
 }
 
 impl Pipeline {
@@ -88,7 +96,7 @@ impl Pipeline {
         })?;
         let tables = compiled.tables.iter().enumerate();
         let prefetching_tables = tables.filter(|(_, table)| !table.hinted.is_empty());
-        Ok(Self {
+        let mut pipeline = Self {
             prefetching_tables: prefetching_tables.map(|(at, _)| at).collect(),
             value_sets: ValueSets::new(&compiled.program),
             profiles: compiled.profiles,
@@ -100,7 +108,42 @@ impl Pipeline {
             state: compiled.state,
             options: options.clone(),
             trial: None,
-        })
+            machine_code: None,
+            untranslated: None,
+        };
+        match options.engine {
+            Engine::Interpreter => {}
+            Engine::Auto => pipeline.untranslated = pipeline.translate(options).err(),
+            Engine::Machine => pipeline.translate(options).map_err(|error| {
+                LoadError::new(format!("no machine code of the program: {}", error.0))
+            })?,
+        }
+        Ok(pipeline)
+    }
+
+    /// Makes machine code of the program, through which packets go from now on.
+    pub(crate) fn translate(&mut self, options: &LoadOptions) -> Result<(), Untranslated> {
+        let code = MachineCode::new(&Source {
+            program: &self.program,
+            tables: &self.tables,
+            state: &self.state,
+            drop_port: options.drop_port.into(),
+            max_parser_states: options.max_parser_states,
+        })?;
+        self.machine_code = Some(code);
+        Ok(())
+    }
+
+    /// The engine of packets that are not traced.
+    pub fn engine(&self) -> EngineInUse<'_> {
+        match (&self.machine_code, &self.untranslated) {
+            (Some(code), _) => EngineInUse::Machine {
+                code_bytes: code.bytes(),
+            },
+            (None, error) => EngineInUse::Interpreter {
+                because: error.as_ref().map(|error| error.0.as_str()),
+            },
+        }
     }
 
     /// Makes a context for packets of this pipeline.
@@ -171,14 +214,14 @@ impl Pipeline {
     }
 
     /// Clears headers and metadata, and puts the preserved fields of a resubmitted or recirculated
-    /// packet back.
+    /// packet back. Begins all else, too.
     fn begin(&self, ctx: &mut Context) {
         let n = ctx.field_words;
         ctx.phv[..n].fill(0);
         for &slot in &self.program.metadata {
             ctx.phv[slot as usize] = 1;
         }
-        ctx.unchanged.begin(self.program.always_changed);
+        self.begin_frame(ctx);
         if ctx.preserved.active {
             ctx.preserved.active = false;
             // A header that is put back may be one that the frame does not have.
@@ -187,6 +230,12 @@ impl Pipeline {
                 restore(&list.fields, &ctx.preserved.words, &mut ctx.phv);
             }
         }
+    }
+
+    /// Begins all of a packet but its headers and metadata.
+    #[inline]
+    fn begin_frame(&self, ctx: &mut Context) {
+        ctx.unchanged.begin(self.program.always_changed);
         ctx.parsed = 0;
         ctx.requests = Requests::default();
         ctx.assertion_failed = false;
@@ -209,41 +258,51 @@ impl Pipeline {
     /// Runs the first part of [`Self::ingress`]: parses the context's frame and verifies checksums.
     /// The result does not depend on other packets, so it may be computed before their turn.
     pub fn parse<E: Externs>(&mut self, ctx: &mut Context, input: &IngressInput, externs: &E) {
-        self.begin(ctx);
         // A clone of a recirculated packet is parsed with the port at which it first came in.
         if input.instance_type != InstanceType::Recirculated {
             ctx.ingress_port = input.port;
         }
-        let max_states = self.options.max_parser_states;
-        let mut machine = self.machine(externs, input.now_ns);
-        let program = machine.program;
-        let i = &program.intrinsics;
-        let w = &mut ctx.phv;
         // As in simple_switch, a resubmitted or recirculated packet has only the port and the time
         // that its field list preserved.
-        if !matches!(
+        let again = matches!(
             input.instance_type,
             InstanceType::Resubmit | InstanceType::Recirculated
-        ) {
+        );
+        let compiled = self.compiled::<E>(Input::Parser(Some(input)));
+        if let Some(call) = compiled.filter(|_| !again && !ctx.preserved.active) {
+            self.begin_frame(ctx);
+            if self.program.field_words > CLEARED_WORDS_MAX {
+                let n = ctx.field_words;
+                ctx.phv[..n].fill(0);
+            }
+            self.run_part(call, ctx, (externs, input.now_ns));
+            return;
+        }
+        self.begin(ctx);
+        let i = self.program.intrinsics;
+        let w = &mut ctx.phv;
+        if !again {
             set_field(w, i.ingress_port, u64::from(input.port));
             set_optional(w, i.ingress_global_timestamp, input.now_ns / 1_000);
         }
         set_field(w, i.packet_length, ctx.packet_length);
         set_field(w, i.instance_type, input.instance_type as u64);
 
-        machine.report(Step::Enter(Stage::Parser));
-        ctx.parser_error = machine.parse(ctx, max_states);
-        if ctx.parser_error != program.errors.none {
-            machine.report(Step::ParserError(program.labels.error(ctx.parser_error)));
-        }
-        machine.report(Step::Leave(Stage::Parser));
-        ctx.checksum_error = machine.verify(ctx);
-        if ctx.checksum_error {
-            machine.report(Step::ChecksumError);
-        }
+        self.parse_frame(ctx, externs, input.now_ns);
         set_optional(&mut ctx.phv, i.parser_error, ctx.parser_error);
         let checksum_error = u64::from(ctx.checksum_error);
         set_optional(&mut ctx.phv, i.checksum_error, checksum_error);
+    }
+
+    /// Parses the frame of a packet whose metadata is set, and verifies checksums.
+    fn parse_frame<E: Externs>(&mut self, ctx: &mut Context, externs: &E, now_ns: u64) {
+        let max_states = self.options.max_parser_states;
+        match self.compiled::<E>(Input::Parser(None)) {
+            Some(call) => {
+                self.run_part(call, ctx, (externs, now_ns));
+            }
+            None => self.machine(externs, now_ns).parse(ctx, max_states),
+        }
     }
 
     /// Prefetches the table cell that a packet will look up first in a large table. To be called
@@ -266,18 +325,25 @@ impl Pipeline {
         externs: &E,
     ) -> IngressVerdict {
         self.clock_ns = self.clock_ns.max(input.now_ns);
-        let mut machine = self.machine(externs, input.now_ns);
-        let program = machine.program;
-        let i = &program.intrinsics;
-        machine.report(Step::Enter(Stage::Ingress));
-        machine.control(ctx, program.ingress).note(ctx);
-        machine.report(Step::Leave(Stage::Ingress));
+        match self.compiled::<E>(Input::Ingress) {
+            Some(call) => {
+                self.run_part(call, ctx, (externs, input.now_ns));
+            }
+            None => {
+                let mut machine = self.machine(externs, input.now_ns);
+                machine.report(Step::Enter(Stage::Ingress));
+                machine.ingress(ctx);
+                machine.report(Step::Leave(Stage::Ingress));
+            }
+        }
 
+        let program = &self.program;
+        let i = &program.intrinsics;
         let w = &ctx.phv;
         let egress_spec = get_field(w, i.egress_spec);
         let mcast_group = i.mcast_grp.map_or(0, |f| get_field(w, f)) as u16;
         let (assertion_failed, internal_error) = (ctx.assertion_failed, ctx.internal_error);
-        let unicast_dropped = egress_spec == machine.drop_value() && mcast_group == 0;
+        let unicast_dropped = egress_spec == self.drop_value() && mcast_group == 0;
         IngressVerdict {
             drop: assertion_failed
                 || internal_error
@@ -288,12 +354,18 @@ impl Pipeline {
             resubmit: ctx.requests.resubmit,
             clone: ctx.requests.clone,
             digest: ctx.requests.digest.and_then(|id| program.digest(id)),
-            priority: i.priority.map_or(0, |f| get_field(w, f)) as u8,
             parser_error: ctx.parser_error != program.errors.none,
             checksum_error: ctx.checksum_error,
             assertion_failed,
             internal_error,
         }
+    }
+
+    /// `standard_metadata.priority` of a packet after its ingress, or of a clone; 0 if the program has no
+    /// such field.
+    pub fn priority(&self, ctx: &Context) -> u64 {
+        let field = self.program.intrinsics.priority;
+        field.map_or(0, |field| get_field(&ctx.phv, field))
     }
 
     /// Runs the egress control, updates checksums and deparses to [`Context::output`].
@@ -318,38 +390,25 @@ impl Pipeline {
         input: &EgressInput,
         externs: &E,
     ) -> EgressVerdict {
-        let mut machine = self.machine(externs, input.now_ns);
-        let program = machine.program;
-        let i = &program.intrinsics;
-        let drop_value = machine.drop_value();
         ctx.requests.clone = None;
         ctx.requests.recirculate = None;
-        let w = &mut ctx.phv;
-        set_field(w, i.egress_port, u64::from(input.port));
-        set_field(w, i.instance_type, input.instance_type as u64);
-        // Anything but the drop port, as in simple_switch.
-        set_field(w, i.egress_spec, drop_value.wrapping_add(1));
-        set_field(w, i.packet_length, ctx.packet_length);
-        let (enqueued_us, now_us) = (input.enqueued_ns / 1_000, input.now_ns / 1_000);
-        set_optional(w, i.egress_global_timestamp, now_us);
-        if input.instance_type != InstanceType::Normal {
-            // In a packet that is not replicated it may have a value of ingress.
-            set_optional(w, i.egress_rid, u64::from(input.rid));
+        match self.compiled::<E>(Input::Egress(input)) {
+            Some(call) => {
+                self.run_part(call, ctx, (externs, input.now_ns));
+            }
+            None => {
+                self.enter_egress(ctx, input);
+                let mut machine = self.machine(externs, input.now_ns);
+                machine.report(Step::Enter(Stage::Egress));
+                machine.egress(ctx);
+                machine.report(Step::Leave(Stage::Egress));
+            }
         }
-        set_optional(w, i.enq_timestamp, enqueued_us);
-        set_optional(w, i.enq_qdepth, u64::from(input.enq_qdepth));
-        set_optional(w, i.deq_timedelta, now_us.saturating_sub(enqueued_us));
-        set_optional(w, i.deq_qdepth, u64::from(input.deq_qdepth));
-        set_optional(w, i.qid, 0);
-
-        machine.report(Step::Enter(Stage::Egress));
-        machine.control(ctx, program.egress).note(ctx);
-        machine.report(Step::Leave(Stage::Egress));
         let (assertion_failed, internal_error) = (ctx.assertion_failed, ctx.internal_error);
         let verdict = EgressVerdict {
             drop: assertion_failed
                 || internal_error
-                || get_field(&ctx.phv, i.egress_spec) == drop_value,
+                || get_field(&ctx.phv, self.program.intrinsics.egress_spec) == self.drop_value(),
             recirculate: None,
             clone: ctx
                 .requests
@@ -365,6 +424,33 @@ impl Pipeline {
         verdict
     }
 
+    /// Sets the standard metadata of a packet that comes to egress.
+    fn enter_egress(&self, ctx: &mut Context, input: &EgressInput) {
+        let i = &self.program.intrinsics;
+        let w = &mut ctx.phv;
+        set_field(w, i.egress_port, u64::from(input.port));
+        set_field(w, i.instance_type, input.instance_type as u64);
+        // Anything but the drop port, as in simple_switch.
+        set_field(w, i.egress_spec, self.drop_value().wrapping_add(1));
+        set_field(w, i.packet_length, ctx.packet_length);
+        let (enqueued_us, now_us) = (input.enqueued_ns / 1_000, input.now_ns / 1_000);
+        set_optional(w, i.egress_global_timestamp, now_us);
+        if input.instance_type != InstanceType::Normal {
+            // In a packet that is not replicated it may have a value of ingress.
+            set_optional(w, i.egress_rid, u64::from(input.rid));
+        }
+        set_optional(w, i.enq_timestamp, enqueued_us);
+        set_optional(w, i.enq_qdepth, u64::from(input.enq_qdepth));
+        set_optional(w, i.deq_timedelta, now_us.saturating_sub(enqueued_us));
+        set_optional(w, i.deq_qdepth, u64::from(input.deq_qdepth));
+        set_optional(w, i.qid, u64::from(input.qid));
+    }
+
+    /// The drop port as `egress_spec` holds it.
+    fn drop_value(&self) -> u64 {
+        u64::from(self.options.drop_port) & mask64(self.program.intrinsics.egress_spec.bits)
+    }
+
     /// Updates checksums and deparses to [`Context::output`], after [`Self::egress_control`] at
     /// `now_ns`, and completes its verdict.
     pub fn deparse<E: Externs>(
@@ -374,11 +460,15 @@ impl Pipeline {
         externs: &E,
         verdict: &mut EgressVerdict,
     ) {
-        let mut machine = self.machine(externs, now_ns);
-        machine.update(ctx);
-        machine.report(Step::Enter(Stage::Deparser));
-        machine.deparse(ctx).note(ctx);
-        machine.report(Step::Leave(Stage::Deparser));
+        match self.compiled::<E>(Input::Deparser) {
+            Some(call) => {
+                if self.run_part(call, ctx, (externs, now_ns)) != 0 {
+                    ctx.output_in_place();
+                    debug_assert!(self.machine(externs, now_ns).is_in_frame(ctx), "{IN_FRAME}");
+                }
+            }
+            None => self.machine(externs, now_ns).deparse(ctx),
+        }
         verdict.assertion_failed = ctx.assertion_failed;
         verdict.internal_error = ctx.internal_error;
         if verdict.assertion_failed || verdict.internal_error {
@@ -461,8 +551,10 @@ impl Pipeline {
             i.ingress_port,
             u64::from(original.ingress_port),
         );
-        let max_states = self.options.max_parser_states;
-        self.machine(&NoTrafficManager, 0).parse(clone, max_states);
+        // Its checksums were verified already.
+        let (error, wrong) = (clone.parser_error, clone.checksum_error);
+        self.parse_frame(clone, &NoTrafficManager, 0);
+        (clone.parser_error, clone.checksum_error) = (error, wrong);
         self.replace_metadata(original, clone, field_list);
         let kind = InstanceType::IngressClone as u64;
         set_field(&mut clone.phv, i.instance_type, kind);

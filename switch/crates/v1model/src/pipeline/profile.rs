@@ -140,6 +140,7 @@ impl Pipeline {
             uses: 0,
         });
         p.member_places.insert(member.id, at as u32);
+        p.free_members.take(member.id);
         Ok(())
     }
 
@@ -169,6 +170,7 @@ impl Pipeline {
         }
         p.members.try_remove(at as usize);
         p.member_places.remove(&id);
+        p.free_members.give(id);
         Ok(())
     }
 
@@ -183,6 +185,16 @@ impl Pipeline {
             }),
             None => info.no_member(id),
         }
+    }
+
+    /// The lowest id from 1 on that no member has.
+    pub fn free_member_id(&self, profile: usize) -> Option<u32> {
+        self.profile(profile).ok()?.1.free_members.lowest()
+    }
+
+    /// The lowest id from 1 on that no group has.
+    pub fn free_group_id(&self, profile: usize) -> Option<u32> {
+        self.profile(profile).ok()?.1.free_groups.lowest()
     }
 
     /// Members by id, at most `most` of them, from id `from` on.
@@ -229,6 +241,7 @@ impl Pipeline {
             uses: 0,
         });
         p.group_places.insert(group.id, at as u32);
+        p.free_groups.take(group.id);
         Ok(())
     }
 
@@ -290,6 +303,7 @@ impl Pipeline {
             )));
         }
         p.group_places.remove(&id);
+        p.free_groups.give(id);
         if let Some(group) = p.groups.try_remove(at as usize) {
             p.use_members(&group.given, false);
             p.total_size = p.total_size.saturating_sub(p.group_size(&group.given));

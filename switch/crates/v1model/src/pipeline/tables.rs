@@ -26,7 +26,7 @@ fn direct_counter(info: &TableInfo, direct: &Direct) -> Option<CounterValue> {
 }
 
 fn direct_meter(info: &TableInfo, direct: &Direct) -> Option<MeterState> {
-    info.direct_meter.map(|_| direct.meter_state())
+    info.direct_meter.as_ref().map(|_| direct.meter_state())
 }
 
 fn const_default(info: &TableInfo) -> ControlError {

@@ -90,6 +90,15 @@ impl WordMap {
         self.find(self.tag(key.clone()), key)
     }
 
+    /// The cell of a key of one word.
+    #[inline]
+    pub fn get_word(&self, word: u64) -> Option<&Cell> {
+        debug_assert_eq!(self.words, 1);
+        let tag = self.tag(std::iter::once(word));
+        self.cells
+            .find(tag, |cell| self.keys.get(cell.row as usize) == Some(&word))
+    }
+
     /// Sets the entry of a key, and its hint. Returns the key's row.
     pub fn insert(&mut self, key: &[u64], id: u32, hint: u32) -> u32 {
         let words = key.iter().copied();

@@ -7,7 +7,7 @@ use crate::wide::limbs;
 
 /// A word of the PHV, and where it goes in the packed key.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct KeyWord {
+pub(crate) struct KeyWord {
     pub slot: Slot,
     pub word: u32,
     pub shift: u32,

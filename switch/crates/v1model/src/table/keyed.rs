@@ -59,7 +59,13 @@ impl Keyed {
     pub fn get(&self, key: &[u64]) -> Option<(u32, u32)> {
         match self.place(key) {
             Some(place) => Some((self.small.get(place)?.checked_sub(1)?, NO_HINT)),
-            None => self.others.get(key).map(|cell| (cell.id, cell.hint)),
+            None => {
+                let cell = match *key {
+                    [word] => self.others.get_word(word),
+                    _ => self.others.get(key),
+                };
+                cell.map(|cell| (cell.id, cell.hint))
+            }
         }
     }
 

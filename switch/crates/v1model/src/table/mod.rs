@@ -28,8 +28,7 @@ use cells::NO_HINT;
 use encoded_key::EncodedKey;
 pub(crate) use entry::{DefaultTarget, Direct, Entry, Idle, OneShot, Target};
 use handles::Handles;
-use key::KeyWord;
-pub(crate) use key::{KeyPart, Packed};
+pub(crate) use key::{KeyPart, KeyWord, Packed};
 use key_index::KeyIndex;
 use keyed::Keyed;
 use slots::Slots;
@@ -139,6 +138,14 @@ pub(crate) struct TableSpec {
     pub size: usize,
 }
 
+impl TableSpec {
+    /// The next node after an action, or after none.
+    pub fn next(&self, action: Option<&TableAction>, hit: bool) -> u32 {
+        let chosen = if hit { self.next_hit } else { self.next_miss };
+        chosen.unwrap_or_else(|| action.map_or(self.base_next, |action| action.next))
+    }
+}
+
 impl Table {
     /// A table without entries.
     pub fn new(spec: TableSpec) -> Self {
@@ -181,7 +188,12 @@ impl Table {
         if matches!(self.lookup, Lookup::Keyless) || self.by_key.is_empty() {
             return None;
         }
-        let key = self.gathered(phv, key)?;
+        self.find_key(self.gathered(phv, key)?)
+    }
+
+    /// The entry that matches a packed key.
+    #[inline]
+    pub fn find_key(&self, key: &[u64]) -> Option<Hit> {
         let (id, hint) = match &self.lookup {
             Lookup::Keyless => None,
             Lookup::Exact(map) => map.get(key),
@@ -209,6 +221,11 @@ impl Table {
                 Lookup::Ternary(t) => t.prefetch(key),
             }
         }
+    }
+
+    /// The words of the PHV that the packed key consists of.
+    pub fn key_words(&self) -> &[KeyWord] {
+        &self.gather
     }
 
     /// The words of a packet's key.

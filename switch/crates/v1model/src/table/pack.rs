@@ -46,7 +46,10 @@ pub(crate) fn pack(
     let mut canonical = Cow::Borrowed(key);
     let fields = table.spec.parts.iter().zip(&info.key).zip(&key.fields);
     for (i, ((part, field), given)) in fields.enumerate() {
-        if let Some(other) = pack_field(part, field, given, &mut packed, !table.has_priorities())? {
+        let masked = field.mask.as_ref().map(|mask| given.under(mask));
+        let given = masked.as_ref().unwrap_or(given);
+        let other = pack_field(part, field, given, &mut packed, !table.has_priorities())?;
+        if let Some(other) = other.or(masked) {
             canonical.to_mut().fields[i] = other;
         }
     }

@@ -11,7 +11,7 @@
 //! distinct masks (prefix lengths), and as many comparisons as there are entries of the same
 //! value and mask that differ only in bounds still to be checked.
 
-use super::cells::{NO_HINT, Tag};
+use super::cells::{Cell, NO_HINT, Tag};
 use super::exact::WordMap;
 use super::range::{self, Bounds};
 use foldhash::quality::RandomState;
@@ -89,6 +89,16 @@ impl Group {
     #[inline]
     fn tag(&self, key: &[u64]) -> Tag {
         self.map.tag(self.masked(key))
+    }
+
+    /// The cell of a key's masked value.
+    #[inline]
+    fn cell(&self, key: &[u64]) -> Option<&Cell> {
+        match *self.words {
+            // The most frequent case needs no loop.
+            [(at, mask)] => self.map.get_word(key.get(at)? & mask),
+            _ => self.map.find(self.tag(key), self.masked(key)),
+        }
     }
 
     /// Adds an entry.
@@ -297,6 +307,13 @@ impl Ternary {
     /// The best entry for `key`, and its hint.
     #[inline]
     pub fn find(&self, key: &[u64]) -> Option<(u32, u32)> {
+        if let [(_, at)] = self.order[..] {
+            let group = self.groups.get(at as usize)?;
+            if !group.bounded {
+                let cell = group.cell(key)?;
+                return Some((cell.id, cell.hint));
+            }
+        }
         let mut found: Option<(Rank, (u32, u32))> = None;
         let alone = self.order.len() == 1;
         let last = self.order.len().wrapping_sub(1);

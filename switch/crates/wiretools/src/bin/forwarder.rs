@@ -6,7 +6,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use clap::Parser;
-use ports::{Port, PortDriver, PortOptions, PortStatistics, Waiter, WaiterOptions, clock};
+use ports::{Port, PortDriver, PortOptions, PortStatistics, Sending, Waiter, WaiterOptions, clock};
 use serde::Serialize;
 
 /// Frames moved one way before the other way gets its turn.
@@ -152,7 +152,11 @@ impl Direction {
                 self.first_ns = frame.arrival_ns;
             }
             self.last_ns = frame.arrival_ns;
-            let _ = to.send(frame.bytes()); // counted if refused
+            let sending = Sending {
+                in_train: frame.in_train,
+                ..Sending::default()
+            };
+            let _ = to.send_as(frame.bytes(), sending); // counted if refused
             moved += 1;
         }
         to.flush();

@@ -23,6 +23,22 @@ pub fn rate_bps(text: &str) -> Result<u64, String> {
     )
 }
 
+/// A rate as [`rate_bps`] takes it, in the largest unit that needs no fraction.
+pub fn rate_text(rate_bps: u64) -> String {
+    let units = [
+        (1_000_000_000, "gbit"),
+        (1_000_000, "mbit"),
+        (1_000, "kbit"),
+    ];
+    let whole = units
+        .iter()
+        .find(|(factor, _)| rate_bps > 0 && rate_bps.is_multiple_of(*factor));
+    match whole {
+        Some((factor, unit)) => format!("{}{unit}", rate_bps / factor),
+        None => format!("{rate_bps}bit"),
+    }
+}
+
 /// The error for a rate in `bps`, `kbps`, `mbps` or `gbps`; `None` if it has another unit. By these
 /// units tc(8) means bytes per second and others mean bits, so they are refused.
 fn bytes_a_second(text: &str) -> Option<String> {
@@ -43,6 +59,21 @@ fn bytes_a_second(text: &str) -> Option<String> {
         "'{text}' may mean bits or bytes a second: write {number}{prefix}bit for bits; tc means bytes, \
          which are {bits}bit"
     ))
+}
+
+/// A rate on a port of this line rate.
+///
+/// # Errors
+/// It is above the line's.
+pub fn within_line(rate_bps: u64, line_rate_bps: Option<u64>) -> Result<u64, String> {
+    match line_rate_bps.filter(|line_bps| rate_bps > *line_bps) {
+        None => Ok(rate_bps),
+        Some(line_bps) => Err(format!(
+            "rate {} is above the port's line rate of {}",
+            rate_text(rate_bps),
+            rate_text(line_bps)
+        )),
+    }
 }
 
 /// A size in bytes: an integer, or with `b`, `kb`, `mb`, `gb` (powers of 1024, as the papers
@@ -126,6 +157,13 @@ mod tests {
         assert_eq!(bytes("1.5kb"), Ok(1_536));
         assert_eq!(duration_ns("100ms"), Ok(100_000_000));
         assert_eq!(duration_ns("0"), Ok(0));
+    }
+
+    #[test]
+    fn a_rate_is_shown_as_it_is_read() {
+        for rate in ["8kbit", "500mbit", "1500mbit", "100gbit", "1234567bit"] {
+            assert_eq!(rate_bps(rate).map(rate_text), Ok(rate.to_owned()));
+        }
     }
 
     #[test]

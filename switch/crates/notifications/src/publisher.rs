@@ -1,0 +1,269 @@
+//! The PUB side of nanomsg's publish/subscribe protocol.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::address::Address;
+
+/// Most subscribers at once; others are disconnected.
+const SUBSCRIBERS_MAX: usize = 16;
+
+/// Messages that may wait for a subscriber.
+const WAITING_MAX: usize = 256;
+
+/// Longest time until a subscriber has said who it is.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+
+/// The first bytes of both sides, before the number of the protocol.
+const GREETING: [u8; 4] = [0, b'S', b'P', 0];
+const PUB: u16 = 32;
+const SUB: u16 = 33;
+
+/// The byte before the length of each message over a Unix socket.
+const IPC_IN_BAND: u8 = 1;
+
+/// A socket to which subscribers connect, with a thread that lets them in.
+#[derive(Debug)]
+pub struct Publisher {
+    address: Address,
+    subscribers: Arc<Subscribers>,
+}
+
+#[derive(Debug)]
+struct Subscriber {
+    number: u64,
+    sender: SyncSender<Arc<[u8]>>,
+}
+
+#[derive(Debug, Default)]
+struct Subscribers {
+    senders: Mutex<Vec<Subscriber>>,
+    next: AtomicU64,
+    lost: AtomicU64,
+}
+
+impl Subscribers {
+    fn senders(&self) -> MutexGuard<'_, Vec<Subscriber>> {
+        // A list of senders has no state in between.
+        self.senders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a subscriber. `None`: there are enough.
+    fn add(&self) -> Option<(u64, Receiver<Arc<[u8]>>)> {
+        let mut senders = self.senders();
+        if senders.len() >= SUBSCRIBERS_MAX {
+            return None;
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, receiver) = mpsc::sync_channel(WAITING_MAX);
+        senders.push(Subscriber { number, sender });
+        Some((number, receiver))
+    }
+
+    fn remove(&self, number: u64) {
+        self.senders().retain(|other| other.number != number);
+    }
+}
+
+impl Publisher {
+    /// Listens at an address. A Unix socket that a process left behind is replaced.
+    ///
+    /// # Errors
+    /// Another program listens there, or the address cannot be used.
+    pub fn listen(address: &Address) -> io::Result<Self> {
+        let subscribers = Arc::new(Subscribers::default());
+        let mut address = address.clone();
+        match &mut address {
+            Address::Ipc(path) => {
+                remove_left_behind(path)?;
+                let listener = UnixListener::bind(path)?;
+                accept(&subscribers, move || Ok(listener.accept()?.0))?;
+            }
+            Address::Tcp(socket) => {
+                let listener = TcpListener::bind(*socket)?;
+                *socket = listener.local_addr()?;
+                accept(&subscribers, move || Ok(listener.accept()?.0))?;
+            }
+        }
+        Ok(Self {
+            address,
+            subscribers,
+        })
+    }
+
+    /// The address, with the port if any free one was asked for.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Whether somebody has subscribed.
+    pub fn has_subscribers(&self) -> bool {
+        !self.subscribers.senders().is_empty()
+    }
+
+    /// Sends a message to all subscribers. Those that do not keep up lose it.
+    pub fn publish(&self, message: &[u8]) {
+        let message: Arc<[u8]> = message.into();
+        for subscriber in self.subscribers.senders().iter() {
+            let sent = subscriber.sender.try_send(Arc::clone(&message));
+            if let Err(TrySendError::Full(_)) = sent {
+                self.subscribers.lost.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Messages that subscribers have lost.
+    pub fn lost(&self) -> u64 {
+        self.subscribers.lost.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        self.subscribers.senders().clear();
+        if let Address::Ipc(path) = &self.address {
+            // Its thread ends with the process; nobody finds the socket any more.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Removes a Unix socket whose process has ended.
+fn remove_left_behind(path: &Path) -> io::Result<()> {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket());
+    if is_socket && UnixStream::connect(path).is_err() {
+        std::fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+/// A connection of either kind.
+trait Connection: Read + Write + Send + Sized + 'static {
+    /// The bytes before the length of a message.
+    const BEFORE_LENGTH: &'static [u8];
+
+    fn another(&self) -> io::Result<Self>;
+    fn limit(&self, timeout: Option<Duration>) -> io::Result<()>;
+    fn end(&self);
+}
+
+impl Connection for UnixStream {
+    const BEFORE_LENGTH: &'static [u8] = &[IPC_IN_BAND];
+
+    fn another(&self) -> io::Result<Self> {
+        self.try_clone()
+    }
+
+    fn limit(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.set_read_timeout(timeout)
+    }
+
+    fn end(&self) {
+        let _ = self.shutdown(Shutdown::Both);
+    }
+}
+
+impl Connection for TcpStream {
+    const BEFORE_LENGTH: &'static [u8] = &[];
+
+    fn another(&self) -> io::Result<Self> {
+        self.try_clone()
+    }
+
+    fn limit(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.set_read_timeout(timeout)
+    }
+
+    fn end(&self) {
+        let _ = self.shutdown(Shutdown::Both);
+    }
+}
+
+/// Lets subscribers in, on a thread of its own.
+fn accept<C: Connection>(
+    subscribers: &Arc<Subscribers>,
+    mut next: impl FnMut() -> io::Result<C> + Send + 'static,
+) -> io::Result<()> {
+    let subscribers = Arc::clone(subscribers);
+    thread::Builder::new()
+        .name("notifications".to_owned())
+        .spawn(move || {
+            loop {
+                let Ok(connection) = next() else {
+                    // Out of descriptors: it can be better in a while.
+                    thread::sleep(Duration::from_millis(100));
+                    continue;
+                };
+                // If there are enough subscribers, or no thread, the connection ends here.
+                if let Some((number, messages)) = subscribers.add() {
+                    let serving = Arc::clone(&subscribers);
+                    let started =
+                        thread::Builder::new()
+                            .name("subscriber".to_owned())
+                            .spawn(move || {
+                                // The subscriber has gone, or is none.
+                                let _ = serve(connection, messages);
+                                serving.remove(number);
+                            });
+                    if started.is_err() {
+                        subscribers.remove(number);
+                    }
+                }
+            }
+        })?;
+    Ok(())
+}
+
+/// Sends messages to one subscriber until it goes.
+fn serve<C: Connection>(mut connection: C, messages: Receiver<Arc<[u8]>>) -> io::Result<()> {
+    greet(&mut connection)?;
+    let mut sending = connection.another()?;
+    let sender =
+        thread::Builder::new()
+            .name("subscriber".to_owned())
+            .spawn(move || -> io::Result<()> {
+                for message in messages {
+                    let mut bytes = C::BEFORE_LENGTH.to_vec();
+                    let length = u64::try_from(message.len()).unwrap_or(u64::MAX);
+                    bytes.extend_from_slice(&length.to_be_bytes());
+                    bytes.extend_from_slice(&message);
+                    sending.write_all(&bytes)?;
+                }
+                sending.end();
+                Ok(())
+            })?;
+    // A subscriber says nothing more: it filters by itself. So this waits for its end.
+    let mut ignored = [0; 64];
+    while connection.read(&mut ignored)? > 0 {}
+    connection.end();
+    // The thread ends when the subscriber is removed, because nobody sends to it then.
+    drop(sender);
+    Ok(())
+}
+
+/// Exchanges the first bytes.
+fn greet<C: Connection>(connection: &mut C) -> io::Result<()> {
+    let mut ours = GREETING.to_vec();
+    ours.extend_from_slice(&PUB.to_be_bytes());
+    ours.extend_from_slice(&[0, 0]);
+    connection.write_all(&ours)?;
+    connection.limit(Some(HANDSHAKE))?;
+    let mut theirs = [0; 8];
+    connection.read_exact(&mut theirs)?;
+    connection.limit(None)?;
+    let mut expected = GREETING.to_vec();
+    expected.extend_from_slice(&SUB.to_be_bytes());
+    if theirs.starts_with(&expected) {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::InvalidData.into())
+    }
+}

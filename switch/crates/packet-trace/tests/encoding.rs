@@ -1,0 +1,149 @@
+//! Traces are what protobuf's own libraries make of them: random frames through the programs of
+//! tests/conformance, traced.
+
+use std::path::Path;
+
+use packet_trace::{PacketTrace, to_delimited, to_json, to_lines};
+use prost::Message;
+use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
+use switch::notification::Notification;
+use switch::trace::{self, Outcome};
+use switch::{CloneSession, Leaving, Replica, Sink, Switch, SwitchConfig};
+use traffic_manager::{Gaps, Limits, PortConfig, RateCounts};
+
+struct Nowhere;
+
+impl Sink for Nowhere {
+    fn transmit(&mut self, _frame: &[u8], _leaving: Leaving) {}
+
+    fn to_controller(&mut self, _frame: &[u8]) {}
+
+    fn notify(&mut self, _notification: Notification) -> bool {
+        true
+    }
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+fn repository() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
+}
+
+fn switch(program: &Path) -> Switch {
+    let config = SwitchConfig {
+        entry_handles: true,
+        cpu_port: Some(510),
+        ..SwitchConfig::default()
+    };
+    let mut switch = Switch::new(config, Limits::default());
+    for port in 0..4 {
+        let config = PortConfig {
+            line_rate_bps: (port == 3).then_some(1_000_000_000),
+            counts: RateCounts::Wire,
+            fifo_bytes: 65_536,
+            delay_ns: 0,
+            gaps: Gaps::Accounted,
+        };
+        let added = switch.add_port(port, &format!("veth{port}"), config);
+        added.expect("a new port");
+    }
+    let json = std::fs::read(program).expect("a program");
+    switch
+        .load(&json)
+        .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+    let replicas: Vec<Replica> = [1, 2].map(|port| Replica { port, rid: 0 }).into();
+    let loaded = switch.program_mut().expect("it is loaded");
+    for group in 1..4 {
+        let inserted = loaded.multicast_insert(group, replicas.clone());
+        inserted.expect("a new group");
+        let session = CloneSession {
+            replicas: replicas.clone(),
+            ..CloneSession::default()
+        };
+        let inserted = loaded.clone_session_insert(group, session);
+        inserted.expect("a new session");
+    }
+    switch.set_tracing(true);
+    switch
+}
+
+fn traces(program: &Path, frames: usize) -> Vec<trace::PacketTrace> {
+    let mut switch = switch(program);
+    let mut random = Random(frames as u64);
+    let mut traces = Vec::new();
+    for number in 0..frames as u64 {
+        let length = 14 + random.below(120) as usize;
+        // Small bytes, so that selects and entries are met.
+        let frame: Vec<u8> = (0..length).map(|_| random.below(9) as u8).collect();
+        let now_ns = 1_000 * number;
+        switch.receive(random.below(4) as u16, &frame, now_ns, now_ns);
+        switch.poll(now_ns, &mut Nowhere);
+        for _ in 0..64 {
+            let Some(next_ns) = switch.poll_at_ns() else {
+                break;
+            };
+            switch.poll(next_ns, &mut Nowhere);
+        }
+        traces.extend(std::iter::from_fn(|| switch.take_trace()));
+    }
+    traces
+}
+
+fn programs() -> Vec<std::path::PathBuf> {
+    let compiled = repository().join("tests/conformance/compiled");
+    let files = std::fs::read_dir(compiled).expect("a folder");
+    let files = files.map(|file| file.expect("a file").path());
+    let is_program = |file: &std::path::PathBuf| {
+        file.extension().is_some_and(|end| end == "json") && !file.ends_with("manifest.json")
+    };
+    let mut programs: Vec<_> = files.filter(is_program).collect();
+    programs.push(repository().join("p4src/compiled/pacing_switch/pacer.json"));
+    programs
+}
+
+#[test]
+fn traces_are_the_bytes_and_the_json_that_protobufs_libraries_write() {
+    let files = include_bytes!(concat!(env!("OUT_DIR"), "/packet_trace.binpb"));
+    let pool = DescriptorPool::decode(files.as_slice()).expect("descriptors");
+    let descriptor = pool.get_message_by_name("pacer.v1.PacketTrace");
+    let descriptor = descriptor.expect("the message");
+    let options = SerializeOptions::new()
+        .use_proto_field_name(true)
+        .stringify_64_bit_integers(false);
+    let (mut compared, mut forked) = (0, 0);
+    for program in programs() {
+        for trace in traces(&program, 60) {
+            let mut bytes = Vec::new();
+            trace.encode(&mut bytes);
+            let message = PacketTrace::decode(bytes.as_slice()).expect("a message");
+            assert_eq!(message, PacketTrace::from(&trace));
+            assert_eq!(message.encode_to_vec(), bytes, "{message:?}");
+            let mut delimited = vec![7];
+            to_delimited(&trace, &mut delimited);
+            assert_eq!(delimited[1..], message.encode_length_delimited_to_vec());
+            let (mut scratch, mut json) = (vec![1], Vec::new());
+            to_json(&trace, &mut scratch, &mut json);
+            let json: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
+            let dynamic = DynamicMessage::decode(descriptor.clone(), bytes.as_slice());
+            let dynamic = dynamic.expect("a message");
+            let expected = dynamic.serialize_with_options(serde_json::value::Serializer, &options);
+            assert_eq!(json, expected.expect("JSON"));
+            assert!(!to_lines(&trace).is_empty());
+            compared += 1;
+            forked += usize::from(matches!(trace.root.outcome, Outcome::Fork { .. }));
+        }
+    }
+    assert!(compared > 1_000, "{compared}");
+    assert!(forked > 10, "{forked}");
+}

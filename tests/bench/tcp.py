@@ -1,0 +1,282 @@
+"""Measures TCP between two hosts with their offloads on, through pacing_switch and a kernel bridge.
+
+    tcp.py [--out FILE.json] [--rounds N] [--seconds S] [--switch NAME=BINARY]... [--only TEXT]
+
+The hosts are network namespaces, at the ends of veth pairs as the kernel makes them. Between them
+are a bridge of the kernel, router.p4, pacer.p4 without a class, and pacer.p4 with classes of 2 and
+5 Gbit/s, with and without a quantum. Each round reads every row once, so that what else the machine
+does meets all rows; the table has medians and ranges. Hosts and switch share all processors.
+
+`--switch` names further binaries of pacing_switch, to compare. In a network namespace of its own.
+Needs root and iperf3. The table goes beside FILE.json, as Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from own_namespace import run_inside
+from tables import markdown
+from targets import PACER, RELEASE, ROOT, ROUTER, install_class, number, p4_switch
+
+sys.path.insert(0, str(ROOT / "tests" / "ptf"))
+sys.path.insert(0, str(ROOT / "tests" / "virtual"))
+
+from p4runtime_client import Client
+from pacer_entries import paced_class, timer_class
+
+ALLOWANCE_BYTES = 16_384
+LIMIT_BYTES = 4 << 20
+READY_S = 30.0
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host and its wire: interface at the switch, its own address and the other's."""
+
+    port: int
+    device: str
+    mac: str
+    address: str
+
+
+HOSTS = (
+    Host(1, "left", "02:00:00:00:00:01", "10.0.1.1"),
+    Host(2, "right", "02:00:00:00:00:02", "10.0.2.1"),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is between the hosts: `rate_bps` is 0 without a class, `quantum_bytes` without one."""
+
+    target: str
+    program: str = ""
+    rate_bps: int = 0
+    quantum_bytes: int = 0
+    streams: int = 1
+    reverse: bool = False
+
+    @property
+    def name(self) -> str:
+        """A name for people."""
+        words = [self.target, self.program]
+        if self.rate_bps:
+            words.append(f"{self.rate_bps / 1e9:g} Gbit/s")
+        if self.quantum_bytes:
+            words.append(f"quantum {self.quantum_bytes}")
+        if self.streams > 1:
+            words.append(f"{self.streams} streams")
+        if self.reverse:
+            words.append("reverse")
+        return " ".join(filter(None, words))
+
+
+BRIDGE = "bridge"
+
+
+def rows(switches: list[str]) -> list[Row]:
+    """Every row of the table."""
+    found = [Row(BRIDGE), Row(BRIDGE, reverse=True), Row(BRIDGE, streams=8)]
+    for switch in switches:
+        found += [
+            Row(switch, "router.p4"),
+            Row(switch, "pacer.p4"),
+            Row(switch, "pacer.p4", reverse=True),
+            Row(switch, "pacer.p4", streams=8),
+            Row(switch, "pacer.p4", 2_000_000_000),
+        ]
+        found += [
+            Row(switch, "pacer.p4", 5_000_000_000, quantum_bytes)
+            for quantum_bytes in (0, 6_072, 16_384, 65_536)
+        ]
+    return found
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+@contextmanager
+def hosts() -> Iterator[list[list[str]]]:
+    """Make the hosts; gives the beginning of a command in each."""
+    with ExitStack() as ending:
+        entered = []
+        for host in HOSTS:
+            # It says when the namespace is there.
+            held = subprocess.Popen(
+                ["unshare", "--net", "sh", "-c", "echo; exec sleep infinity"],
+                stdout=subprocess.PIPE,
+            )
+            ending.callback(held.wait)
+            ending.callback(held.kill)
+            assert held.stdout is not None
+            held.stdout.readline()
+            _run("ip", "link", "add", host.device, "type", "veth", "peer", "name", "eth0",
+                 "netns", str(held.pid))  # fmt: skip
+            inside = ["nsenter", "--net", "--target", str(held.pid)]
+            _run(*inside, "ip", "link", "set", "eth0", "address", host.mac, "up")
+            _run(*inside, "ip", "address", "add", f"{host.address}/16", "dev", "eth0")
+            _run("ip", "link", "set", host.device, "up")
+            entered.append(inside)
+        for inside, other in zip(entered, reversed(HOSTS), strict=True):
+            _run(*inside, "ip", "neighbour", "replace", other.address, "lladdr", other.mac,
+                 "dev", "eth0")  # fmt: skip
+        server = subprocess.Popen([*entered[1], "iperf3", "--server"], stdout=subprocess.DEVNULL)
+        ending.callback(server.wait)
+        ending.callback(server.kill)
+        yield entered
+
+
+@contextmanager
+def bridge() -> Iterator[None]:
+    """A bridge of the kernel between the hosts."""
+    _run("ip", "link", "add", "bridge", "type", "bridge")
+    try:
+        for host in HOSTS:
+            _run("ip", "link", "set", host.device, "master", "bridge")
+        _run("ip", "link", "set", "bridge", "up")
+        yield
+    finally:
+        _run("ip", "link", "delete", "bridge")
+
+
+def forward(client: Client) -> None:
+    """pacer.p4 knows both hosts."""
+    for host in HOSTS:
+        client.insert(
+            client.entry(
+                "PacerIngress.sources",
+                {"src_mac": number(host.mac), "ingress_port": host.port},
+                "PacerIngress.known",
+            ),
+            client.entry(
+                "PacerIngress.forward",
+                {"dst_mac": number(host.mac)},
+                "PacerIngress.forward_to",
+                {"port": host.port},
+            ),
+        )
+
+
+def route(client: Client) -> None:
+    """router.p4 has a route to each host."""
+    for host, other in zip(HOSTS, reversed(HOSTS), strict=True):
+        hop = {"port": host.port, "src_mac": number(other.mac), "dst_mac": number(host.mac)}
+        octets = [int(octet) for octet in host.address.split(".")]
+        prefix = int.from_bytes(bytes([*octets[:3], 0]))
+        client.insert(
+            client.entry(
+                "RouterIngress.routes",
+                {"hdr.ipv4.dst_addr": (prefix, 24)},
+                "RouterIngress.next_hop",
+                hop,
+            )
+        )
+
+
+def pace(row: Row) -> Callable[[Client], None]:
+    """Packets of the first host belong to a class with the row's rate."""
+    allowance_ns = ALLOWANCE_BYTES * 8_000_000_000 // row.rate_bps
+    if row.quantum_bytes:
+        tick_ns = row.quantum_bytes * 8_000_000_000 // row.rate_bps
+        entry = timer_class(1, row.rate_bps, tick_ns, LIMIT_BYTES, allowance_ns)
+    else:
+        entry = paced_class(1, row.rate_bps, limit_bytes=LIMIT_BYTES, allowance_ns=allowance_ns)
+    return functools.partial(install_class, entry=entry)
+
+
+def read(row: Row, inside: list[list[str]], seconds: float, binaries: dict[str, Path]) -> float:
+    """Return the goodput of a row in bit/s."""
+    with ExitStack() as between:
+        if row.target == BRIDGE:
+            between.enter_context(bridge())
+        else:
+            routes = row.program == "router.p4"
+            folder, program = (ROUTER, "router") if routes else (PACER / "pacing_switch", "pacer")
+            entries: list[Callable[[Client], None]] = [route if routes else forward]
+            if row.rate_bps:
+                entries.append(pace(row))
+            ports = [(host.port, host.device) for host in HOSTS]
+            everywhere = f"0-{(os.cpu_count() or 1) - 1}"
+            between.enter_context(
+                p4_switch(
+                    "pacing_switch",
+                    folder,
+                    program,
+                    *entries,
+                    ports=ports,
+                    binary=binaries[row.target],
+                    cpus=everywhere,
+                )
+            )
+        wait_for_ping(inside[0])
+        command = [*inside[0], "iperf3", "--json", "--client", HOSTS[1].address, "--omit", "1"]
+        command += ["--time", f"{seconds:g}", "--parallel", str(row.streams)]
+        command += ["--reverse"] if row.reverse else []
+        said = json.loads(subprocess.run(command, stdout=subprocess.PIPE).stdout)
+        if "error" in said:
+            raise SystemExit(f"{row.name}: iperf3: {said['error']}")
+    return float(said["end"]["sum_received"]["bits_per_second"])
+
+
+def wait_for_ping(inside: list[str]) -> None:
+    """Return when the other host answers."""
+    limit_s = time.monotonic() + READY_S
+    command = [*inside, "ping", "-q", "-c", "1", "-W", "1", HOSTS[1].address]
+    while subprocess.run(command, stdout=subprocess.DEVNULL).returncode != 0:
+        if time.monotonic() > limit_s:
+            raise SystemExit("the hosts do not reach each other")
+
+
+def main() -> int:
+    """Measure all rows and write the table; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("results/tcp.json"))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--switch", action="append", default=[], metavar="NAME=BINARY")
+    parser.add_argument("--only", default="", help="rows whose name has this text")
+    options = parser.parse_args()
+    inside_status = run_inside()
+    if inside_status is not None:
+        return inside_status
+    binaries = {"pacing_switch": RELEASE / "pacing_switch"}
+    for named in options.switch:
+        name, _, binary = named.partition("=")
+        binaries[name] = Path(binary)
+    chosen = [row for row in rows(list(binaries)) if options.only in row.name]
+    readings: dict[Row, list[float]] = {row: [] for row in chosen}
+    _run("ip", "link", "set", "lo", "up")
+    with hosts() as inside:
+        for number_of_round in range(options.rounds):
+            for row in chosen:
+                found = read(row, inside, options.seconds, binaries)
+                readings[row].append(found)
+                print(f"{number_of_round + 1}: {row.name}: {found / 1e9:.2f} Gbit/s", flush=True)
+    results: list[dict[str, Any]] = [
+        {"row": row.name, "rate_bps": row.rate_bps, "readings_bps": each, "bps": median(each)}
+        for row, each in readings.items()
+    ]
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(results, indent=1) + "\n")
+    table = markdown("tcp", results)
+    options.out.with_suffix(".md").write_text(table)
+    print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

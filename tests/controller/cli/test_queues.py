@@ -1,0 +1,123 @@
+"""`pacer queue` and the queues of `pacer top`, with a switch whose port has egress queues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from rich.console import Console
+from test_commands import Pacer, at
+
+from controller_harness import Controller, Network, Switch, eventually
+from pacer_controller.cli.connection import UsageError
+from pacer_controller.cli.queues import changed, parse, quantile_below_ns, told
+from pacer_controller.cli.top import Screen
+
+FRAME = b"\xff" * 6 + b"\x02\0\0\0\0\x01" + b"\x88\xb5" + bytes(46)
+
+
+def test_queues_of_a_port_are_shown(
+    wires: Network,
+    start_controller: Callable[..., Controller],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The program chooses no priority, so flooded frames leave by queue 0."""
+    settings = {2: "rate=1gbit,queues=3,scheduler=wfq:4:2:1,aqm=codel"}
+    switch = Switch(wires, settings)
+    switch.start()
+    try:
+        controller = start_controller("--switch", f"s1={switch.address}{switch.options}")
+        controller.wait_connected()
+        pacer = at(controller, capsys, monkeypatch)
+        wires.send(1, FRAME)
+        check(pacer)
+    finally:
+        switch.kill()
+
+
+def check(pacer: Pacer) -> None:
+    """Look at the queues in each way."""
+
+    def sent() -> bool:
+        queues = pacer.json("queue s1")["s1"]["queues"]
+        assert [(queue["port"], queue["queue"]) for queue in queues] == [(2, 0), (2, 1), (2, 2)]
+        return bool([queue["tx_packets"] for queue in queues] == [1, 0, 0])
+
+    eventually(sent, "the frame has left")
+    (first,) = pacer.json("queue s1 2")["s1"]["queues"][:1]
+    assert first["tx_bytes"] == 64
+    assert first["drops"] == {}
+    assert (first["marked_packets"], first["backlog_packets"]) == (0, 0)
+    shown = pacer("queue s1")
+    assert "SOJOURN P50/P99 BELOW" in shown
+    assert "port 1 of switch 's1' has no egress queues" in pacer.refused("queue s1 1", 2)
+    assert "the name is empty" in pacer.refused(("queue", ""), 2)
+    # The screen of `pacer top` in a terminal.
+    screen = Screen("")
+    screen.take(pacer.json("top s1 -n 1"))
+    console = Console(width=160, record=True)
+    console.print(screen.draw(console))
+    assert "SOJOURN P50/P99 BELOW" in console.export_text()
+
+
+def test_quantiles_are_the_ends_of_buckets() -> None:
+    """Bucket k has times from 2^(k-1) to 2^k ns."""
+    sojourn = {"buckets": [5, 0, 0, 4, 1], "max_ns": 9}
+    assert [quantile_below_ns(sojourn, part) for part in (0.5, 0.9, 0.99)] == [0, 8, 9]
+    assert quantile_below_ns({"buckets": [0, 0], "max_ns": 0}, 0.5) is None
+
+
+def test_words_change_what_they_name() -> None:
+    words = (
+        "queues=3,scheduler=strict{q2+wfq{q1:4+q0}}",
+        "aqm=codel",
+        "buffer=1MB,q0.rate=10mbit,q0.share=0.5,q1.aqm=none",
+    )
+    made = changed({}, parse(words))
+    assert made == {
+        "queues": 3,
+        "scheduler": "strict{q2+wfq{q1:4+q0}}",
+        "aqm": "codel",
+        "buffer_bytes": 2**20,
+        "settings": [
+            {"queue": 0, "rate": "10mbit", "buffer_share_ppm": 500_000},
+            {"queue": 1, "aqm": "none"},
+        ],
+    }
+    assert told(made) == ",".join(words)
+    less = "aqm=none,buffer=none,q0.rate=none,q0.share=none,q1.aqm=default"
+    assert changed(made, parse([less, "q2.fifo=64KB,q2.min=1mbit"])) == {
+        "queues": 3,
+        "scheduler": "strict{q2+wfq{q1:4+q0}}",
+        "settings": [{"queue": 2, "fifo_bytes": 65536, "min_rate": "1mbit"}],
+    }
+    of_switch = {
+        "queues": 2,
+        "scheduler": "strict",
+        "aqm": "none",
+        "settings": [{"queue": 1, "rate_bps": 1_500_000, "burst_bytes": 3072, "fifo_packets": 9}],
+    }
+    shown = "queues=2,scheduler=strict,q1.packets=9,q1.rate=1.5mbit,q1.burst=3KB"
+    assert told(of_switch) == shown
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("q0.rate=1mbit", "give their number, queues=8"),
+        ("queues=none", "give their number, queues=8"),
+        ("queues=two", "queues: 'two' is not a whole number"),
+        ("queue=2", "unknown word 'queue'; did you mean 'queues'?"),
+        ("queues=2,q0.colour=red", "unknown word 'q0.colour'"),
+        ("queues=2,q0.rate=fast", "q0.rate: 'fast' is not a rate"),
+        ("queues=2,q0.share=all", "q0.share: 'all' is not a share"),
+        ("queues=2,queues=3", "queues is set twice"),
+        ("queues", "'queues' is not key=value"),
+        ("queues=2,q0.rate=", "q0.rate= needs a value"),
+    ],
+)
+def test_wrong_words_are_named(words: str, expected: str) -> None:
+    with pytest.raises(UsageError) as error:
+        changed({}, parse([words]))
+    assert expected in str(error.value)

@@ -1,0 +1,67 @@
+"""The queue under test: scenarios, the kernel's disciplines, and the times that packets wait."""
+
+import json
+
+import pytest
+
+from pacer_mininet.experiments.network import network_key
+from pacer_mininet.experiments.queueing import Wait, discipline_of, waited
+from pacer_mininet.experiments.scenario import Flow, Queueing, Scenario, from_json
+from pacer_mininet.tap import Seen
+
+CODEL = Queueing("switch", egress_queues=(("queues", 1), ("aqm", "codel")))
+
+
+def scenario_with(queueing: Queueing | None) -> Scenario:
+    return Scenario((Flow(),), fifo_bytes=10 * 1518, queueing=queueing)
+
+
+@pytest.mark.parametrize("queueing", [None, CODEL, Queueing("kernel", discipline="codel ecn")])
+def test_a_scenario_reads_its_own_json(queueing: Queueing | None) -> None:
+    scenario = scenario_with(queueing)
+    assert from_json(scenario.to_json()) == scenario
+
+
+def test_a_scenario_without_a_queue_under_test_does_not_name_one() -> None:
+    assert "queueing" not in json.loads(scenario_with(None).to_json())
+
+
+def test_a_flow_without_a_tos_does_not_name_one() -> None:
+    plain = scenario_with(None)
+    assert "tos" not in json.loads(plain.to_json())["flows"][0]
+    marked = Scenario((Flow(udp_bps=1_000_000, tos=1),))
+    assert from_json(marked.to_json()) == marked
+    with pytest.raises(ValueError, match="only UDP has a tos"):
+        Scenario((Flow(tos=1),))
+
+
+def test_a_queue_is_at_a_switch_or_in_a_kernel() -> None:
+    with pytest.raises(ValueError, match="'cloud': not switch or kernel"):
+        scenario_with(Queueing("cloud"))
+
+
+def test_a_queue_under_test_has_a_network_of_its_own() -> None:
+    kernel = [scenario_with(Queueing("kernel", discipline=one)) for one in ("codel", "pie")]
+    assert network_key(kernel[0]) != network_key(kernel[1])
+
+
+@pytest.mark.parametrize(
+    ("discipline", "whole"),
+    [
+        ("bfifo", f"bfifo limit {10 * 1514}"),
+        ("codel ecn", "codel ecn limit 10"),
+        ("cake unlimited", "cake unlimited"),
+    ],
+)
+def test_a_discipline_of_the_kernel_has_room_for_the_fifo(discipline: str, whole: str) -> None:
+    assert discipline_of(scenario_with(Queueing("kernel", discipline=discipline))) == whole
+
+
+def seen(at_ns: int, identity: bytes) -> Seen:
+    return Seen(at_ns, identity, port=5001)
+
+
+def test_a_packet_waits_from_one_wire_to_the_next() -> None:
+    came = [seen(100, b"first"), seen(200, b"dropped"), seen(300, b"last")]
+    left = [seen(50, b"older"), seen(400, b"last"), seen(900, b"first")]
+    assert waited(came, left) == [Wait(400, 100, 5001), Wait(900, 800, 5001)]

@@ -1,0 +1,330 @@
+"""Writes the files in ``tests/vectors/queues``: a port with egress queues, and what the model does.
+
+    python3 make_queue_vectors.py [--out DIR]
+    python3 make_queue_vectors.py --random COUNT --packets N --seed N --out DIR
+
+The second form writes COUNT random cases of N packets. The same call writes the same bytes
+everywhere. The format is described in ``tests/vectors/README.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, astuple, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from aqm_model import CodelConfig, DualPi2Config, FqCodelConfig, PieConfig, RedConfig
+from make_vectors import VECTORS_DIR, Random
+from pacing_model import FCS_BYTES, WIRE_OVERHEAD_BYTES
+from queueing_model import AqmConfig, Discipline, NodeConfig, Packet, Port, QueueConfig, flat
+from vector_text import lines
+
+QUEUES_DIR = VECTORS_DIR / "queues"
+DISCIPLINES: tuple[Discipline, ...] = ("strict", "drr", "wfq")
+AQMS = ("codel", "red", "pie", "fqcodel", "dualpi2")
+KINDS = (*DISCIPLINES, "tree", *AQMS)
+"""A random case is of a scheduler, or of an algorithm of active queue management."""
+SEEDS = {
+    "codel": (7, 150),
+    "red": (37, 150),
+    "fqcodel": (37, 150),
+    "pie": (28, 350),
+    "dualpi2": (1, 350),
+}
+"""Seed and packets of the committed cases with active queue management: they drop and mark.
+
+`make queue-model` makes more.
+"""
+GIGABIT = 1_000_000_000
+LENGTHS_BYTES = (60, 60, 500, 1_000, 1_514, 1_514, 9_000)
+
+
+@dataclass(frozen=True)
+class QueueCase:
+    """One file, before the expected results are computed."""
+
+    name: str
+    line_rate_bps: int | None
+    counts: Literal["layer2", "wire"]
+    discipline: Discipline | Literal["tree"]
+    weights: Sequence[int]
+    """Of queues below the root; empty for strict priority and for a tree."""
+    queues: Sequence[QueueConfig]
+    packets: Sequence[Packet]
+    tree: NodeConfig | None = None
+    buffer_bytes: int | None = None
+
+    def run(self) -> Port:
+        """The port after all packets."""
+        overhead = FCS_BYTES if self.counts == "layer2" else WIRE_OVERHEAD_BYTES
+        if self.discipline == "tree":
+            assert self.tree is not None
+            tree = self.tree
+        else:
+            tree = flat(self.discipline, len(self.queues), self.weights)
+        port = Port(self.queues, tree, self.line_rate_bps, overhead, self.buffer_bytes)
+        port.run(self.packets)
+        return port
+
+
+def queue_vector_text(case: QueueCase) -> str:
+    """The file's content."""
+    port = case.run()
+    head: dict[str, object] = {
+        "name": case.name,
+        "line_rate_bps": case.line_rate_bps or 0,
+        "counts": case.counts,
+        "scheduler": case.discipline,
+        "weights": list(case.weights),
+        "buffer_bytes": case.buffer_bytes,
+    }
+    if case.tree is not None:
+        head["tree"] = node_fields(case.tree)
+    parts = [json.dumps(head)[1:-1].replace(', "', ',\n"')]
+    parts.append('"queues": ' + lines(queue_fields(queue) for queue in case.queues))
+    packets = (
+        [
+            packet.at_ns,
+            packet.queue,
+            packet.length_bytes,
+            packet.ecn,
+            packet.colour,
+            packet.flow,
+        ]
+        for packet in case.packets
+    )
+    parts.append('"packets": ' + lines(packets))
+    parts.append('"starts": ' + lines(astuple(start) for start in port.starts))
+    parts.append('"drops": ' + lines([drop.number, drop.cause] for drop in port.drops))
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def queue_fields(queue: QueueConfig) -> dict[str, object]:
+    """A queue's settings; of its algorithm also the name."""
+    fields: dict[str, object] = asdict(queue)
+    if queue.aqm is not None:
+        name = type(queue.aqm).__name__.removesuffix("Config").lower()
+        fields["aqm"] = {name: asdict(queue.aqm)}
+    return fields
+
+
+def node_fields(node: NodeConfig) -> dict[str, object]:
+    """A node's settings; a child is its weight, and the number of a queue or a node."""
+    children = [
+        [weight, node_fields(below) if isinstance(below, NodeConfig) else below]
+        for weight, below in node.children
+    ]
+    return {**asdict(node), "children": children}
+
+
+def random_case(name: str, kind: str, seed: int, packets: int) -> QueueCase:
+    """A case of one of the kinds."""
+    if kind in AQMS:
+        return random_aqm_case(name, kind, seed, packets)
+    if kind == "tree":
+        return random_tree_case(name, seed, packets)
+    flat_kind = next(discipline for discipline in DISCIPLINES if discipline == kind)
+    return random_queue_case(name, flat_kind, seed, packets)
+
+
+def random_tree_case(name: str, seed: int, packets: int) -> QueueCase:
+    """A tree of all disciplines over some queues, of which some have CoDel."""
+    random = Random(seed)
+    case = random_queue_case(name, "strict", seed, packets)
+    rate_bps = case.line_rate_bps or GIGABIT
+    places = list(range(len(case.queues)))
+    for at in reversed(range(len(places))):
+        other = random.below(at + 1)
+        places[at], places[other] = places[other], places[at]
+    tree = random_node(random, places, rate_bps, iter(range(63)))
+    with_minima = random.below(2) == 1
+    minima_bps = [
+        random.choice([None, rate_bps // 2 // len(places)]) if with_minima else None for _ in places
+    ]
+    queues = [
+        replace(queue, min_rate_bps=min_bps, rate_bps=None, rate_pps=None) if min_bps else queue
+        for queue, min_bps in zip(case.queues, minima_bps, strict=True)
+    ]
+    queues = [
+        replace(queue, aqm=random_aqm(random, random.choice(["codel", "fqcodel"])))
+        if random.below(6) == 0
+        else queue
+        for queue in queues
+    ]
+    flows = [replace(packet, flow=random.below(8)) for packet in case.packets]
+    buffer_bytes = random.choice([None, 20_000, 100_000])
+    if buffer_bytes is not None:
+        shares = [random.choice([None, 125_000, 2_000_000]) for _ in places]
+        queues = [
+            replace(queue, buffer_share_ppm=share)
+            for queue, share in zip(queues, shares, strict=True)
+        ]
+    return replace(
+        case,
+        discipline="tree",
+        tree=tree,
+        queues=queues,
+        packets=flows,
+        buffer_bytes=buffer_bytes,
+    )
+
+
+def random_node(
+    random: Random, queues: list[int], rate_bps: int, nodes: Iterator[int], depth: int = 1
+) -> NodeConfig:
+    """A node over some queues; a third of the nodes have a rate. ``nodes``: as many more."""
+    children: list[tuple[int, int | NodeConfig]] = []
+    left = list(queues)
+    while left:
+        taken = left[: 1 + random.below(min(len(left), 5))]
+        left = left[len(taken) :]
+        weight = random.choice([1, 1, 2, 3, 8, 50])
+        is_node = depth < 4 and (len(taken) > 1 or random.below(4) == 0)
+        if is_node and next(nodes, None) is not None:
+            children.append((weight, random_node(random, taken, rate_bps, nodes, depth + 1)))
+        else:
+            children.extend((weight, queue) for queue in taken)
+    discipline = random.choice(DISCIPLINES)
+    if random.below(3) > 0:
+        return NodeConfig(discipline, children)
+    burst_bytes = random.choice([0, 1_518, 20_000])
+    return NodeConfig(discipline, children, rate_bps // 2, burst_bytes)
+
+
+def random_aqm_case(name: str, kind: str, seed: int, packets: int) -> QueueCase:
+    """Some queues with the algorithm; the load swings around that of the line."""
+    random = Random(seed)
+    # PIE and DualPI2 move their probabilities every 15 ms, so they need time.
+    rates_bps = (
+        [1_000_000, 3_000_000] if kind in ("pie", "dualpi2") else [10_000_000, 100_000_000, GIGABIT]
+    )
+    rate_bps = random.choice(rates_bps)
+    count = random.choice([1, 1, 2, 3])
+    depth_bytes = random.choice([60_000, 1 << 30])
+    queues = [QueueConfig(depth_bytes, aqm=random_aqm(random, kind)) for _ in range(count)]
+    arrivals: list[Packet] = []
+    at_ns, load = 1_000, 1
+    while len(arrivals) < packets:
+        if random.below(100) == 0:
+            load = random.choice([1, 4, 5, 6, 8])
+            at_ns += random.choice([0, 0, 20_000_000, 400_000_000])
+        length_bytes = random.choice(LENGTHS_BYTES[:-1])
+        # DualPI2 needs ECT(0) and ECT(1).
+        ecn, colour = random.below(4 if kind == "dualpi2" else 2), random.below(3)
+        queue, flow = random.below(count), random.choice([random.below(3), random.below(1 << 32)])
+        arrivals.append(Packet(len(arrivals), at_ns, queue, length_bytes, ecn, colour, flow))
+        # A load of 4 is the line's.
+        line_ns = (length_bytes + 24) * 8 * 1_000_000_000 // rate_bps
+        at_ns += random.below(2 * line_ns * 4 // load)
+    discipline = random.choice(DISCIPLINES)
+    weights = [] if discipline == "strict" else [random.choice([1, 2, 5]) for _ in queues]
+    return QueueCase(name, rate_bps, "wire", discipline, weights, queues, arrivals)
+
+
+def random_aqm(random: Random, kind: str) -> AqmConfig:
+    """Settings that have effects within some hundred packets, too."""
+    ecn = random.below(2) == 1
+    if kind == "codel":
+        target_ns = random.choice([50_000, 500_000, 5_000_000])
+        return CodelConfig(target_ns, random.choice([1, 10, 100]) * 1_000_000, ecn)
+    if kind == "fqcodel":
+        codel = CodelConfig(
+            random.choice([50_000, 500_000]), random.choice([1, 10]) * 1_000_000, ecn
+        )
+        flows, quantum_bytes = random.choice([1, 4, 1_024]), random.choice([300, 1_514])
+        return FqCodelConfig(codel, flows, quantum_bytes, random.choice([20, 10_240]))
+    if kind == "pie":
+        return PieConfig(random.choice([1_000_000, 15_000_000]), ecn)
+    if kind == "dualpi2":
+        target_ns = random.choice([1_000_000, 15_000_000, 100_000_000])
+        return DualPi2Config(target_ns, random.choice([100_000, 800_000, 12_144_000]))
+    least, maxp = random.choice([3_000, 15_000]), random.choice([10_000, 100_000, 1_000_000])
+    profiles = (
+        (least, 3 * least, maxp),
+        (least // 2, 2 * least, maxp),
+        (least // 3, least, maxp),
+    )
+    packet_ns = random.choice([1_000, 12_304])
+    return RedConfig(profiles, random.choice([2, 5, 9]), packet_ns, ecn)
+
+
+def random_queue_case(name: str, discipline: Discipline, seed: int, packets: int) -> QueueCase:
+    """Bursts for a few queues, at a load from idle to overload."""
+    random = Random(seed)
+    rate_bps = random.choice([GIGABIT, GIGABIT, 100_000_000, 7_300_000_000, None])
+    count = random.choice([1, 2, 3, 4, 8, 64])
+    weights = [random.choice([1, 1, 2, 3, 8, 50]) for _ in range(count)]
+    queues = [random_queue(random, rate_bps or GIGABIT) for _ in range(count)]
+    pause_ns = random.choice([500, 4_000, 12_000, 40_000]) * GIGABIT // (rate_bps or GIGABIT)
+    arrivals: list[Packet] = []
+    at_ns = 1_000
+    while len(arrivals) < packets:
+        burst, queue = random.choice([1, 1, 2, 12]), random.below(count)
+        if random.below(200) == 0:
+            queue = count
+        for _ in range(min(burst, packets - len(arrivals))):
+            length_bytes = random.choice(LENGTHS_BYTES)
+            arrivals.append(Packet(len(arrivals), at_ns, queue, length_bytes))
+            at_ns += random.choice([0, 0, 700])
+        at_ns += random.below(2 * burst * pause_ns)
+    counts: Literal["layer2", "wire"] = random.choice(["layer2", "wire"])
+    with_weights = [] if discipline == "strict" else weights
+    return QueueCase(name, rate_bps, counts, discipline, with_weights, queues, arrivals)
+
+
+def random_queue(random: Random, rate_bps: int) -> QueueConfig:
+    """Depths that overflow now and then; a third of the queues have a rate."""
+    depth_bytes = random.choice([10_000, 60_000, 1_518_000])
+    depth_packets = random.choice([None, None, 5, 30])
+    kind = random.below(6)
+    if kind == 0:
+        rate_pps = random.choice([1_000, 33_333, 1_000_000_000])
+        return QueueConfig(depth_bytes, depth_packets, rate_pps=rate_pps)
+    if kind == 1:
+        burst_bytes = random.choice([0, 1_518, 20_000])
+        return QueueConfig(depth_bytes, depth_packets, rate_bps // 7, burst_bytes)
+    return QueueConfig(depth_bytes, depth_packets)
+
+
+def queue_cases() -> Iterator[QueueCase]:
+    """The committed cases."""
+    for kind in (*DISCIPLINES, "tree"):
+        for seed in (1, 2):
+            yield random_case(f"{kind}-{seed}", kind, seed, 60)
+    for kind, (seed, packets) in SEEDS.items():
+        yield random_case(f"{kind}-{seed}", kind, seed, packets)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description="Write the vectors of egress queues.")
+    parser.add_argument("--out", type=Path, default=QUEUES_DIR, help="directory to write to")
+    parser.add_argument("--random", type=int, metavar="COUNT", help="only COUNT random cases")
+    parser.add_argument("--packets", type=int, default=1_000, help="of a random case")
+    parser.add_argument("--seed", type=int, default=1_000, help="of the first random case")
+    args = parser.parse_args()
+    if args.random is None:
+        cases = queue_cases()
+    elif args.out.resolve() == QUEUES_DIR:
+        parser.error("--random needs an --out of its own")
+    else:
+        cases = (
+            random_case(f"{kind}-{seed}", kind, seed, args.packets)
+            for seed in range(args.seed, args.seed + args.random)
+            for kind in KINDS
+        )
+    args.out.mkdir(parents=True, exist_ok=True)
+    for old in args.out.glob("*.json"):
+        old.unlink()
+    written = 0
+    for case in cases:
+        (args.out / f"{case.name}.json").write_text(queue_vector_text(case), encoding="utf-8")
+        written += 1
+    print(f"{written} files in {args.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""The model of egress queues against what its papers promise, and against hand-computed cases."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from make_queue_vectors import (
+    QUEUES_DIR,
+    QueueCase,
+    queue_cases,
+    queue_vector_text,
+    random_queue_case,
+)
+from make_vectors import Random
+from pacing_model import q24, time_per_byte_q24
+from queueing_model import (
+    FRAME_BYTES,
+    NodeConfig,
+    Packet,
+    Port,
+    QueueConfig,
+    flat,
+)
+
+DEEP = QueueConfig(1 << 40)
+GIGABIT = 1_000_000_000
+CASES = list(queue_cases())
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_file_is_fresh(case: QueueCase) -> None:
+    committed = (QUEUES_DIR / f"{case.name}.json").read_text(encoding="utf-8")
+    assert committed == queue_vector_text(case), "run tests/model/make_queue_vectors.py"
+
+
+def test_no_other_files() -> None:
+    assert {path.stem for path in QUEUES_DIR.glob("*.json")} == {case.name for case in CASES}
+
+
+def test_strict_by_hand() -> None:
+    """A frame of 1514 bytes takes 12,304 ns. The last packet comes too late to be the second."""
+    port = Port([DEEP, DEEP], flat("strict", 2, []), GIGABIT)
+    port.run(
+        Packet(number, at_ns, queue, 1_514)
+        for number, (at_ns, queue) in enumerate([(0, 0), (0, 0), (0, 1), (12_305, 1)])
+    )
+    starts = [(start.number, start.start_ns) for start in port.starts]
+    assert starts == [(0, 0), (2, 12_304), (3, 24_608), (1, 36_912)]
+
+
+def test_drr_by_hand() -> None:
+    """Weights 4 and 2: after the first frame two of queue 1, then four of queue 0, and so on."""
+    port = Port([DEEP, DEEP], flat("drr", 2, [4, 2]), GIGABIT)
+    port.run(Packet(number, 0, number % 2, 1_514) for number in range(16))
+    order = "".join(str(start.number % 2) for start in port.starts)
+    assert order == "0" + "11" + "0000" + "11" + "000" + "1111"
+
+
+def test_wfq_by_hand() -> None:
+    """Weights 4 and 2: interleaved."""
+    port = Port([DEEP, DEEP], flat("wfq", 2, [4, 2]), GIGABIT)
+    port.run(Packet(number, 0, number % 2, 1_514) for number in range(16))
+    order = "".join(str(start.number % 2) for start in port.starts)
+    assert order == "010010010010" + "1111"
+
+
+def test_strict_is_never_inverted() -> None:
+    """No packet starts while one of a higher queue waits, which could."""
+    for seed in range(20):
+        case = random_queue_case("strict", "strict", seed, 300)
+        case = replace(case, queues=[DEEP for _ in case.queues])
+        starts = case.run().starts
+        order = {start.number: place for place, start in enumerate(starts)}
+        for start in starts:
+            packet = case.packets[start.number]
+            higher = (other for other in case.packets if other.queue > packet.queue)
+            assert not any(
+                other.at_ns < start.start_ns and order.get(other.number, -1) > order[packet.number]
+                for other in higher
+            )
+
+
+class FluidServer:
+    """GPS (Parekh and Gallager, 1993) in exact fractions: bytes served of each queue over time."""
+
+    def __init__(self, weights: list[int], byte_q24: int) -> None:
+        self.weights, self.byte_q24 = weights, byte_q24
+        self.now = Fraction(0)
+        self.backlog = [Fraction(0) for _ in weights]
+        self.served = [Fraction(0) for _ in weights]
+
+    def run_until(self, at_q24: int) -> None:
+        """Serves all queues that have bytes, by weight."""
+        until = Fraction(at_q24)
+        while self.now < until:
+            busy = [queue for queue, left in enumerate(self.backlog) if left > 0]
+            if not busy:
+                self.now = until
+                return
+            share = sum(self.weights[queue] for queue in busy)
+            bytes_each = min(self.backlog[queue] / self.weights[queue] for queue in busy)
+            time = min(bytes_each * share * self.byte_q24, until - self.now)
+            for queue in busy:
+                served = time / self.byte_q24 * self.weights[queue] / share
+                self.served[queue] += served
+                self.backlog[queue] -= served
+            self.now += time
+
+
+def furthest_from_fluid(tree: NodeConfig, weights: list[int], seed: int) -> Fraction:
+    """The most bytes that a queue is ahead of its fluid share, or behind, at the end of a frame."""
+    random = Random(seed)
+    packets: list[Packet] = []
+    at_ns = 0
+    while len(packets) < 150:
+        queue, burst = random.below(len(weights)), random.choice([1, 1, 2, 8])
+        for _ in range(burst):
+            length_bytes = random.choice([60, 500, 1_514])
+            packets.append(Packet(len(packets), at_ns, queue, length_bytes))
+        at_ns += random.below(burst * random.choice([4_000, 12_000, 20_000]))
+    # The line counts as depths do, so that bytes are bytes.
+    port = Port([DEEP for _ in weights], tree, GIGABIT, line_overhead_bytes=4)
+    port.run(packets)
+    byte_q24 = time_per_byte_q24(GIGABIT)
+    fluid, sent = FluidServer(weights, byte_q24), [0 for _ in weights]
+    arrivals = list(packets)
+    furthest = Fraction(0)
+    for start in port.starts:
+        packet = packets[start.number]
+        # A frame of whole bytes at 1 Gbit/s takes whole nanoseconds.
+        end_q24 = q24(start.start_ns) + packet.frame_bytes * byte_q24
+        while arrivals and q24(arrivals[0].at_ns) <= end_q24:
+            arrival = arrivals.pop(0)
+            fluid.run_until(q24(arrival.at_ns))
+            fluid.backlog[arrival.queue] += arrival.frame_bytes
+        fluid.run_until(end_q24)
+        sent[packet.queue] += packet.frame_bytes
+        distances = (abs(fluid.served[queue] - sent[queue]) for queue in range(len(weights)))
+        furthest = max(furthest, *distances)
+    return furthest
+
+
+WEIGHTS = [[1, 1], [8, 1, 1, 2], [4, 2, 1], [1, 50], [3, 1, 1, 1, 1, 1, 1, 7]]
+
+
+@pytest.mark.parametrize("weights", WEIGHTS, ids=str)
+def test_wfq_is_within_one_frame_of_the_fluid_share(weights: list[int]) -> None:
+    for seed in range(1, 16):
+        furthest = furthest_from_fluid(flat("wfq", len(weights), weights), weights, seed)
+        assert furthest <= FRAME_BYTES, seed
+
+
+@pytest.mark.parametrize("weights", WEIGHTS, ids=str)
+def test_drr_is_within_its_round_of_the_fluid_share(weights: list[int]) -> None:
+    """DRR serves a queue's quantum at once, so it is further off: by a round at most."""
+    for seed in range(1, 16):
+        furthest = furthest_from_fluid(flat("drr", len(weights), weights), weights, seed)
+        assert furthest <= (sum(weights) + 1) * FRAME_BYTES, seed
