@@ -1,6 +1,7 @@
 """The findings from a table's figures, in plain sentences."""
 
 import itertools
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +27,8 @@ def sentences(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[st
         said += _lossless(reproducing)
     said += _pacing(experiment, reproducing)
     said += dynamic_beside_static(made)
+    if "windows" in experiment.plots:
+        said += dynamic_by_seed(made)
     said += _of_other_seeds(made)
     if "queue_max" in experiment.metrics and "near_dynamic_max" in experiment.metrics:
         said += predicted(made)
@@ -209,8 +212,14 @@ PUBLISHED_AGAINST_BEST_GAP = {
 """Dynamic spacing in the published sweep. It was the best at delays greater than 25 ms."""
 
 
+ABOVE_25_MS_RTT_NS = 100_000_000
+"""The first delay of the sweep above 25 ms one way is 50 ms."""
+
 FIXED_GAP = "IPG "
 """Prefix of the titles of the columns with fixed gaps."""
+
+COMPARED_GAP = f"{FIXED_GAP}4096"
+"""The fixed gap whose runs stand beside those of `dynamic`, seed by seed."""
 
 
 def at_shared_seeds(rows: Sequence[dict[str, Any]], column: str, metric: str) -> dict[str, float]:
@@ -242,6 +251,40 @@ def dynamic_beside_static(rows: Sequence[dict[str, Any]]) -> list[str]:
                 f"{title}: {column} {here[column]:.1f} Mbit/s, the best fixed gap ({best}) "
                 f"{static[best]:.1f}: {abs(percent):.0f} % {than} "
                 f"(published: {PUBLISHED_AGAINST_BEST_GAP.get(title, 'more')})."
+            )
+    return said
+
+
+def dynamic_by_seed(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return how dynamic spacing and a fixed gap compare over long paths, seed by seed."""
+    fixed = COMPARED_GAP
+    long = [
+        row
+        for row in rows
+        if not row["extra"] and from_json(row["scenario"]).rtt_ns >= ABOVE_25_MS_RTT_NS
+    ]
+    each = {
+        (row["row"], row["column"], metric): dict(
+            zip(row["seeds"], row["values"][metric]["each"], strict=True)
+        )
+        for row in long
+        for metric in ("goodput", "window_mean")
+        if row["values"].get(metric)
+    }
+    said = []
+    for metric in ("goodput", "window_mean"):
+        percents = [
+            100 * value / each[title, fixed, metric][seed]
+            for (title, column, of), by_seed in each.items()
+            if column == "dynamic" and of == metric and (title, fixed, metric) in each
+            for seed, value in by_seed.items()
+            if seed in each[title, fixed, metric]
+        ]
+        if percents:
+            said.append(
+                f"dynamic in % of {fixed}, {len(percents)} pairs of runs with the same seed, above "
+                f"25 ms one way: {METRICS[metric].title}: {min(percents):.1f} to "
+                f"{max(percents):.1f}, median {statistics.median(percents):.1f}."
             )
     return said
 

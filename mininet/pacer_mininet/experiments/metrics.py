@@ -102,6 +102,11 @@ def _rtt_steady(result: Result) -> float | None:
     return max(late) / 1e3 if late else None
 
 
+def _window_mean(result: Result) -> float | None:
+    """Return the mean of the first connection's congestion window, in packets."""
+    return _if_any(result["series"]["sender"]["cwnd_packets"], statistics.fmean)
+
+
 def _speeds(result: Result) -> list[float]:
     """Return each transfer's bytes per ms until it ended; 0 for one that did not."""
     if not _transfers(result):
@@ -310,6 +315,7 @@ METRICS: dict[str, Metric] = {
     "queue_drops": Metric("dropped by the queue", _queue("drops"), 0),
     "queue_marks": Metric("marked CE", _queue("marks"), 0),
     "loss_share": Metric("lost, %", _loss_share, 2),
+    "window_mean": Metric("congestion window, mean, packets", _window_mean),
 }
 
 

@@ -112,7 +112,9 @@ GLOSSARY = """<details><summary>What the columns mean</summary><dl>
 <dt>VB queue max<dd>largest queue in front of a virtual bottleneck that drains at the path's rate,
 at the bottleneck's entrance. It includes the packet that arrives: 1,518 bytes are one full frame
 <dt>ABW; max(Q)<dd>GtrcNET-1's bandwidth, and the largest queue of the virtual bottleneck, in each
-100 ms. At its own rate: the virtual bottleneck drains at the bandwidth of the window before
+100 ms. At its own rate (dynamic burstiness): the virtual bottleneck drains at the average bandwidth
+of the same 100 ms. At the rate of the window before: a variant of this project
+<dt>congestion window, mean<dd>the sender's window in packets, mean of samples every 100 ms
 <dt>switch's RTT off the kernel's; in flight<dd>the edge switch's estimates for a flow that it
 follows, compared with the sender's TCP_INFO twice a second: median distance of their ratio from 1
 <dt>share; Jain's index<dd>1 (100 %) where all flows get the same, 1/n where one gets everything

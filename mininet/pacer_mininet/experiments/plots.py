@@ -9,6 +9,7 @@ packets. The files contain no date and no program version.
 import functools
 import io
 import statistics
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from pacer_mininet.experiments.experiment import (
     column_titles,
     row_titles,
 )
+from pacer_mininet.experiments.findings import COMPARED_GAP
 from pacer_mininet.experiments.metrics import medians_at_shared_seeds
 from pacer_mininet.experiments.samples import SAMPLE_NS
 from pacer_mininet.traffic import NS_PER_S, WINDOW_NS, ideal_goodput_bps, regroup
@@ -235,6 +237,27 @@ def _of_sender(column: str, label: str, scale: float) -> Callable[[Runs], Figure
     return make
 
 
+def _windows(runs: Runs) -> Figure:
+    """Draw the first seed's window with three spacings, a panel for each row that is no extra."""
+    shown = [one for one in runs if one[0].column in ("unpaced", "dynamic", COMPARED_GAP)]
+    shown = [(cell, result) for cell, result in shown if not cell.extra] or list(runs)
+    rows = row_titles([cell for cell, _ in shown])
+    figure = _figure(1.0 + 1.7 * len(rows))
+    panels = figure.subplots(len(rows), 1, squeeze=False, sharex=True)[:, 0]
+    for axes, row in zip(panels, rows, strict=True):
+        of_row = [(cell, result) for cell, result in shown if cell.row == row]
+        for (cell, result), color in zip(of_row, COLOURS, strict=False):
+            sender = result["series"]["sender"]
+            at_s = [at_ms / 1e3 for at_ms in sender["at_ms"]]
+            axes.plot(at_s, sender["cwnd_packets"], color=color, linewidth=1.2, label=cell.column)
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel("packets")
+        axes.set_title(row, loc="left")
+    panels[-1].set_xlabel("time (s)")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    return figure
+
+
 def _by_row(runs: Runs, *, beside_published: bool) -> Figure:
     """Draw the median goodput of each row: a line for each column.
 
@@ -442,9 +465,12 @@ def _gap_of(cell: Cell) -> int | None:
 def _by_gap(runs: Runs, key: str, scale: float, label: str) -> Figure:
     """Draw a figure of each run over the fixed gaps, a panel for each row.
 
-    A run without a fixed gap is a horizontal line. `key` has the figures of all seeds.
+    A run without a fixed gap is a horizontal line. `key` has the figures of all seeds. Rows with a
+    single gap have no panel, if there are others.
     """
-    rows = row_titles([cell for cell, _ in runs])
+    gaps_of = Counter(cell.row for cell, _ in runs if _gap_of(cell) is not None)
+    titles = row_titles([cell for cell, _ in runs])
+    rows = [row for row in titles if gaps_of[row] > 1] or titles
     figure = _figure(1.0 + 2.1 * -(-len(rows) // 3))
     panels = figure.subplots(-(-len(rows) // 3), min(3, len(rows)), squeeze=False, sharex=True)
     for axes, row in zip(panels.flat, rows, strict=False):
@@ -560,6 +586,10 @@ _PLOTS: dict[str, tuple[str, Callable[[Runs], Figure]]] = {
     "gaps-deviation": (
         "Deviation / mean of 100 ms windows over the whole run, by gap, median of the same seeds",
         functools.partial(_by_gap, key="deviations", scale=1, label="deviation / mean"),
+    ),
+    "windows": (
+        "Congestion window every 100 ms, first seed: the wire loses the same packets",
+        _windows,
     ),
     "gaps-spread": ("Goodput by gap: all seeds", _spread_by_gap),
     "flows": ("Goodput of the first flows", _flows),
