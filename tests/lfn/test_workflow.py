@@ -205,6 +205,14 @@ def test_without_any_run_the_place_of_the_log_is_told(plan: Plan, lock: IO[str])
         workflow.make(plan, ("--cores", "1", "--no-such-option"), lock)
 
 
+def test_without_snakemake_the_command_that_installs_it_is_told(
+    plan: Plan, lock: IO[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "SNAKEMAKE", tmp_path / "snakemake")
+    with pytest.raises(paths.MissingError, match=r"Snakemake is not installed.*`make experiments`"):
+        workflow.make(plan, AT_ONCE, lock)
+
+
 def test_again_makes_a_second_pass_and_compares(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

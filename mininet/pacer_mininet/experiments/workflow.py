@@ -75,13 +75,17 @@ def _said(log: Path) -> str:
 
 def _snakemake(plan: Plan, options: Sequence[str], lock: IO[str]) -> int:
     """Run Snakemake on a plan; return its exit status."""
-    program = paths.need_built(paths.SNAKEMAKE, "Snakemake")
+    if not paths.SNAKEMAKE.exists():
+        raise paths.MissingError(
+            f"Snakemake is not installed (there is no {paths.SNAKEMAKE}): run `make experiments` "
+            f"in {paths.REPO}"
+        )
     plan.write()
     limit_s = max(1, len(plan.groups()) // STEPS_PER_SECOND_OF_LIMIT)
     # In its own session: Ctrl-C reaches only this process, which then ends it and its steps. If
     # this process is killed, Snakemake ends, and its steps with it.
     command = [
-        *("setpriv", "--pdeathsig", "KILL", str(program)),
+        *("setpriv", "--pdeathsig", "KILL", str(paths.SNAKEMAKE)),
         *("--snakefile", str(FOLDER / "Snakefile"), "--configfile", str(plan.file)),
         *("--directory", str(plan.directory.parent), "--nolock"),
         *("--keep-going", "--keep-incomplete", "--rerun-incomplete"),
