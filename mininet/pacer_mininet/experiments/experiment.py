@@ -80,7 +80,7 @@ class Experiment:
         plots: the plots to draw, as keys of plots.
         conditions: the published ones, keys of conditions.CONDITIONS.
         differs: sentences on how the published runs differed.
-        virtual: whether it is one of Tables 2 to 4 and Fig. 3: the switch alone, without cells.
+        virtual: whether it is one of the switch alone (see `virtual`), without cells.
         quick: whether its runs are scaled down.
 
     """

@@ -1,7 +1,8 @@
 """A run as a job: its name, its command, its result.
 
 The demo makes its few runs with `make`, those of one network in one process. Snakemake makes those
-of the experiments, each in a process of its own, which calls `make` for a single run (`steps`).
+of the experiments in steps (`steps`), each a process of its own, which calls `make` for a group of
+runs that share a network.
 """
 
 import contextlib

@@ -243,7 +243,7 @@ def _cell(name: str, row: dict[str, Any]) -> str:
 
 
 def _virtual_table(one: dict[str, Any]) -> str:
-    """Return Tables 2 to 4: `tests/accuracy` has made the rows."""
+    """Return the table of the switch alone: `tests/accuracy` has made the rows."""
     rows = one["virtual"]
     if not rows:
         return ""

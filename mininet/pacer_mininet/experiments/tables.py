@@ -154,7 +154,7 @@ def _beside(row: dict[str, Any], name: str) -> str:
 
 
 def text_of(value: object) -> str:
-    """Return a value of Tables 2 to 4 as text."""
+    """Return a value of a table of the switch alone as text."""
     if isinstance(value, float):
         return f"{value:,.6g}"
     return "-" if value is None else str(value)

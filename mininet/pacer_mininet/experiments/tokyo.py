@@ -193,7 +193,7 @@ def ipg_rates() -> Experiment:
 
 
 def ipg_tuning() -> Experiment:
-    """Five gaps on a long path: maximum, average and minimum of several runs."""
+    """Four gaps on a long path: maximum, average and minimum of several runs."""
     cells = tuple(
         dataclasses.replace(cell, seeds=TUNING_SEEDS)
         for cell in beside(

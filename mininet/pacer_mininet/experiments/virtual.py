@@ -1,6 +1,6 @@
-"""Makes Tables 2 to 4, Fig. 3, the sweep of target rates and aggregation with tests/accuracy.
+"""Makes the experiments of the switch alone with tests/accuracy: departures in virtual time.
 
-They are departures of the switch alone, in virtual time.
+They are Tables 2 to 4, Figs. 1 and 3, the sweep of target rates, and aggregation.
 """
 
 import itertools
