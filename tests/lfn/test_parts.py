@@ -59,6 +59,16 @@ def test_the_demo_names_the_option_at_fault(option: str, value: str, said: str) 
         demo_runs.experiments_of(demo_options.options_of([option, value]))
 
 
+def test_a_wrong_edge_of_the_environment_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("EDGE", "foo")
+    with pytest.raises(SystemExit):
+        demo_options.options_of([])
+    assert "EDGE=foo: it is one of pacing_switch, ovs, bmv2" in capsys.readouterr().err
+    assert demo_options.options_of(["--edge", "ovs"]).edge == "ovs"
+
+
 def test_the_demo_begins_with_senders_that_do_not_know_of_each_other() -> None:
     shared, single = demo_runs.experiments_of(demo_options.options_of([]))
     titles = ["unpaced", "TBF in each", "fq in each", "one class at the edge"]

@@ -65,6 +65,9 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--runs", help=some)
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
+    if options.edge not in EDGE_RUNS:
+        # argparse checks an option against its choices, but not its default.
+        parser.error(f"EDGE={options.edge}: it is one of {', '.join(EDGE_RUNS)}")
     on_bmv2 = options.edge == "bmv2"
     if on_bmv2 and not options.fifo:
         options.fifo = format_size(BMV2_FIFO_BYTES)
