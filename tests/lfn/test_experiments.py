@@ -34,7 +34,13 @@ from pacer_mininet.experiments import (
     tables,
     tokyo,
 )
-from pacer_mininet.experiments.experiment import Cell, Experiment, many_flows, one_flow
+from pacer_mininet.experiments.experiment import (
+    Cell,
+    Experiment,
+    column_titles,
+    many_flows,
+    one_flow,
+)
 from pacer_mininet.experiments.plan import Plan, runs_of
 from pacer_mininet.experiments.samples import SAMPLE_NS
 from pacer_mininet.experiments.scenario import (
@@ -125,6 +131,12 @@ def test_every_table_has_unpaced_and_fq_beside_what_is_spaced() -> None:
             assert "fq" in kinds, one.name
             # A gap of 12 bytes is the same as none, so it needs no unpaced run.
             assert "none" in kinds or one.name == "ipg-rates"
+
+
+def test_columns_of_one_plot_have_colours_of_their_own() -> None:
+    assert len(set(plots.COLOURS)) == len(plots.COLOURS)
+    synchronised = catalogue.all_experiments()["synchronised"]
+    assert len(column_titles(synchronised.cells)) <= len(plots.COLOURS)
 
 
 def test_all_figures_of_the_metrics_and_plots_are_known() -> None:

@@ -33,7 +33,10 @@ from pacer_mininet.traffic import NS_PER_S, WINDOW_NS, ideal_goodput_bps, regrou
 
 DPI = 160
 PANELS = 4
-COLOURS = ("#dd5a62", "#1b3a8c", "#3b8f5a", "#c98a1b", "#7a4ea3", "#4d4d4d", "#0f9aa8")
+COLOURS = (
+    *("#dd5a62", "#1b3a8c", "#3b8f5a", "#c98a1b"),
+    *("#7a4ea3", "#4d4d4d", "#0f9aa8", "#9ab82e"),
+)
 LINES = ("-", "--", ":", "-.")
 SLOW_START_S = 5
 FLOWS_DRAWN = 4
