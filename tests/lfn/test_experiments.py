@@ -7,7 +7,10 @@ leaves them.
 import dataclasses
 import html.parser
 import json
+import os
+import re
 import statistics
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -786,6 +789,36 @@ def test_buffers_hold_what_the_path_does() -> None:
     assert buffer_for(20_000_000) == 12_500_000
     assert buffer_for(300_000_000) == 18_750_000
     assert buffer_for(200_000_000, 596_000_000) == 14_900_000
+
+
+def test_the_list_is_aligned_for_the_longest_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    known = catalogue.all_experiments()
+    width = max(map(len, known))
+    assert [line[: width + 1].rstrip() for line in lines] == list(known)
+    runs = re.compile(r"switch alone|[ \d]{4} runs   ")
+    assert all(runs.match(line, width + 1) for line in lines)
+
+
+def test_the_list_may_be_cut_short() -> None:
+    """`--list | head`, with a reader that has ended."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, str(jobs.SCRIPT), "--list"]
+    listed = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (listed.returncode, listed.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("cores", ["0", "-1", "two"])
+def test_fewer_than_one_run_at_once_is_refused(
+    cores: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.options_of(["--cores", "1"]).cores == 1
+    with pytest.raises(SystemExit):
+        main.options_of([f"--cores={cores}"])
+    assert f"--cores: '{cores}' is not a whole number of at least 1" in capsys.readouterr().err
 
 
 def test_scaled_down_runs_lie_apart_from_the_others() -> None:

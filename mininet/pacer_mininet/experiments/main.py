@@ -3,6 +3,7 @@
 import argparse
 import functools
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -32,6 +33,13 @@ from pacer_mininet.runs import check_lab, need_root
 RESULTS = paths.REPO / "results"
 
 
+def _count(text: str) -> int:
+    """Return a number of runs at once; argparse's error for one below 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
 def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Return the options of a command line."""
     parser = argparse.ArgumentParser(prog="experiments", description=__doc__)
@@ -40,7 +48,9 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     flags.add_flag(parser, "quick", "scaled down, few runs")
     flags.add_flag(parser, "realtime", "on this machine's kernel instead of in the lab")
     flags.add_flag(parser, "again", "make all runs a second time and compare to the byte")
-    parser.add_argument("--cores", type=int, help="runs at once (default: as many as processors)")
+    parser.add_argument(
+        "--cores", type=_count, help="runs at once (default: as many as processors)"
+    )
     parser.add_argument(
         "--profile",
         type=Path,
@@ -63,11 +73,18 @@ def _counted(count: int, what: str) -> str:
 
 def show_list(experiments: Sequence[Experiment]) -> None:
     """Print the experiments, their numbers of runs, and the figures that they reproduce."""
+    width = max(len(one.name) for one in experiments)
+    lines = []
     for one in experiments:
         count = sum(len(cell.runs()) for cell in one.cells)
         runs = "switch alone" if one.virtual else f"{count:4} runs   "
         of = ", ".join(one.reproduces) or "no published counterpart"
-        print(f"{one.name:12} {runs}  {of}: {one.title}")
+        lines.append(f"{one.name:{width}} {runs}  {of}: {one.title}")
+    try:
+        print("\n".join(lines), flush=True)
+    except BrokenPipeError:
+        # The reader has closed the pipe, as `head` does. Python must not fail on it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @dataclass(frozen=True)
