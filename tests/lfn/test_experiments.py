@@ -617,6 +617,15 @@ def test_static_burstiness_is_above_the_fifo_where_packets_are_lost_and_there_al
     assert (checked["worst"], checked["holds"]) == (2, False)
 
 
+def test_both_bounds_of_a_share_are_those_of_the_worst_pair_of_seeds() -> None:
+    switch, kernel = (row_with(f"CoDel, {of}", goodput=100.0) for of in ("switch", "kernel"))
+    switch["values"]["goodput"] |= {"min": 97.0, "max": 101.0}
+    kernel["values"]["goodput"] |= {"min": 99.0, "max": 100.0}
+    least, most = claims.check("aqm", [switch, kernel])[:2]
+    assert (least["worst"], least["holds"]) == (97.0, False)
+    assert (most["worst"], most["holds"]) == (102.02, False)
+
+
 def test_gap_frames_are_measured_against_accounted_gaps() -> None:
     rows = [
         row_with("paced", queue_max=1518, wire_bytes=100_000),

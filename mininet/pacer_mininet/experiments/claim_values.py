@@ -147,8 +147,13 @@ def above_fixed_gaps(rows: Sequence[Row]) -> Figures:
     return found
 
 
-def percent_of(column: str, other: str, metric: str) -> Values:
-    """Take one column's largest figure in % of the smallest in another one, row by row."""
+def percent_of(column: str, other: str, metric: str, which: str) -> Values:
+    """Take one column's figure in % of another one's, row by row, for the worst pair of seeds.
+
+    With `which` = "max", the largest in % of the smallest; with "min", the smallest in % of the
+    largest.
+    """
+    opposite = {"max": "min", "min": "max"}[which]
 
     def values(rows: Sequence[Row]) -> Figures:
         by_place = {(row["row"], row["column"]): row for row in rows}
@@ -157,12 +162,12 @@ def percent_of(column: str, other: str, metric: str) -> Values:
             pair = [by_place.get((title, name)) for name in (column, other)]
             if None in pair:
                 continue
-            most, least = (
-                _figure(row, metric, which)
-                for row, which in zip(pair, ("max", "min"), strict=True)
+            value, of = (
+                _figure(row, metric, extreme)
+                for row, extreme in zip(pair, (which, opposite), strict=True)
                 if row is not None
             )
-            found.append(None if most is None or not least else 100 * most / least)
+            found.append(None if value is None or not of else 100 * value / of)
         return found
 
     return values
