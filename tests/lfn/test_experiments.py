@@ -37,6 +37,7 @@ from pacer_mininet.experiments import (
     shaping,
     tables,
     tokyo,
+    virtual,
 )
 from pacer_mininet.experiments.experiment import (
     Cell,
@@ -498,6 +499,17 @@ def checked_share(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
+SWITCH_ALONE: dict[str, list[dict[str, Any]]] = {
+    "aggregation": [{"flows": 2, **{kind.title: 1.0 for kind in aggregation.ARRANGEMENTS}}],
+    "fig1": [
+        {"pacing": pacing, "most back to back": most}
+        for pacing, most in (("ideal", 1), ("timer-driven", 42))
+    ],
+    "targets": [{"mean off target, ppm": -0.2}],
+}
+"""Rows of experiments of the switch alone that have claims."""
+
+
 def test_every_claim_is_about_figures_that_its_experiment_has() -> None:
     """Each claim has figures of some cell: with renamed columns it would hold without any."""
     known = catalogue.all_experiments()
@@ -514,11 +526,29 @@ def test_every_claim_is_about_figures_that_its_experiment_has() -> None:
             for cell in one.cells
         ]
         if one.virtual:
-            rows = [{"flows": 2, **{kind.title: 1.0 for kind in aggregation.ARRANGEMENTS}}]
+            rows = SWITCH_ALONE[name]
         for claim in of_experiment:
             values = claim.values(rows)
             assert values, claim.text
             assert None not in values, claim.text
+
+
+def test_the_claims_on_the_switch_alone_are_about_the_right_rows() -> None:
+    (target,) = claims.check("targets", [*SWITCH_ALONE["targets"], {"mean off target, ppm": -11}])
+    assert (target["worst"], target["holds"]) == (11, False)
+    ideal, timer = SWITCH_ALONE["fig1"]
+    assert [one["worst"] for one in claims.check("fig1", [ideal, timer])] == [42, 1]
+    swapped = [{**ideal, "most back to back": 42}, {**timer, "most back to back": 1}]
+    assert [one["holds"] for one in claims.check("fig1", swapped)] == [False, False]
+
+
+@pytest.mark.skipif(not paths.SWITCH_BINARY.exists(), reason="not run: pacing_switch is not built")
+@pytest.mark.parametrize("name", ["fig1", "targets"])
+def test_the_claims_on_the_switch_alone_hold(name: str) -> None:
+    found, drawn = virtual.collect(catalogue.all_experiments()[name])
+    assert drawn is not None
+    assert found["claims"]
+    assert [one["claim"] for one in found["claims"] if one["holds"] is not True] == []
 
 
 def test_the_claims_on_aggregation_compare_the_arrangements() -> None:

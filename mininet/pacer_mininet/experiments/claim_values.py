@@ -189,6 +189,20 @@ def mistaken(rows: Sequence[Row]) -> Figures:
     return [float(wrong)]
 
 
+def column_of(title: str, **chosen: str) -> Values:
+    """Take a column of a table of the switch alone, from the rows with the chosen values."""
+    return lambda rows: [
+        float(row[title])
+        for row in rows
+        if all(row[other] == value for other, value in chosen.items())
+    ]
+
+
+def off_target(rows: Sequence[Row]) -> Figures:
+    """Take how far the mean rates are from their targets, in ppm."""
+    return [abs(float(row["mean off target, ppm"])) for row in rows]
+
+
 def in_phase(rows: Sequence[Row]) -> Figures:
     """Take the queues of N flows in phase, divided by N."""
     return [float(row["in phase"]) / row["flows"] for row in rows]
@@ -206,11 +220,6 @@ EDGE_INTERLEAVES = ("slots by flow", "interleaved by the edge", "one class")
 def in_slots(rows: Sequence[Row]) -> Figures:
     """Take the queues of flows that the edge interleaves, in packets."""
     return [float(row[title]) for row in rows for title in EDGE_INTERLEAVES]
-
-
-def slots_by_port(rows: Sequence[Row]) -> Figures:
-    """Take the queues of flows that begin in slots, in packets."""
-    return [float(row["slots by port"]) for row in rows]
 
 
 def distance_in_frames(column: str, other: str, metric: str) -> Values:
