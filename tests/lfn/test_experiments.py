@@ -656,6 +656,23 @@ def test_both_bounds_of_a_share_are_those_of_the_worst_pair_of_seeds() -> None:
     assert (most["worst"], most["holds"]) == (102.02, False)
 
 
+def test_following_is_measured_against_every_other_way_and_the_fifo() -> None:
+    """The figures of docs/papers.md; the queue is made up."""
+    lost = {"following": 0, "paced, 200M": 2359, "dynamic": 2269, "unpaced, BBR": 13127}
+    fifo_bytes = SHORT.fifo_bytes
+    rows = [
+        {**row_with(name, lost=of, used=90, queue_max=fifo_bytes / 2), "row": "one by one"}
+        for name, of in lost.items()
+    ]
+    checked = claims.check("following", rows)
+    assert [one["worst"] for one in checked] == [0, 50, -2359, -2269, -13127, 90]
+    assert {one["holds"] for one in checked} == {True}
+    rows[0] |= {**row_with("following", lost=3000, used=90, queue_max=2 * fifo_bytes)}
+    rows[0]["row"] = "one by one"
+    held = [one["holds"] for one in claims.check("following", rows)]
+    assert held == [False, False, False, False, True, True]
+
+
 def test_gap_frames_are_measured_against_accounted_gaps() -> None:
     rows = [
         row_with("paced", queue_max=1518, wire_bytes=100_000),

@@ -57,6 +57,11 @@ def percent_of_limit(scenario: Scenario) -> float:
     return ideal_goodput_bps(scenario.rate_bps) / 1e6 / 100
 
 
+def percent_of_fifo(scenario: Scenario) -> float:
+    """Return one percent of the bottleneck's FIFO, in bytes."""
+    return scenario.fifo_bytes / 100
+
+
 def rtt_ms(scenario: Scenario) -> float:
     """Return the path's round-trip time in ms."""
     return scenario.rtt_ns / 1e6

@@ -33,6 +33,7 @@ from pacer_mininet.experiments.claim_values import (
     off_target,
     over_long_paths,
     percent_of,
+    percent_of_fifo,
     percent_of_limit,
     random_above_interleaved,
     rtt_ms,
@@ -415,13 +416,18 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             in_row("one by one", figures("lost", "max", "following")),
             *("at most", 0),
         ),
+        Claim(
+            "following, others come one by one: max(Q), % of the FIFO",
+            in_row("one by one", figures_per("queue_max", "max", percent_of_fifo, "following")),
+            *("at most", 100, 1),
+        ),
         *(
             Claim(
                 f"following: packets lost, minus those of {column}",
                 difference("following", column, "lost"),
                 *("less than", 0),
             )
-            for column in ("paced, 200M", "dynamic")
+            for column in ("paced, 200M", "dynamic", "unpaced, BBR")
         ),
         Claim(
             "following: % of what others leave free",
