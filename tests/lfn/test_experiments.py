@@ -138,6 +138,11 @@ def test_every_table_has_unpaced_and_fq_beside_what_is_spaced() -> None:
             assert "none" in kinds or one.name == "ipg-rates"
 
 
+def test_each_experiment_of_the_switch_alone_says_what_measures_it() -> None:
+    alone = [one.name for one in catalogue.all_experiments().values() if one.virtual]
+    assert sorted(alone) == sorted(virtual._MEASURED)
+
+
 def test_columns_of_one_plot_have_colours_of_their_own() -> None:
     assert len(set(plots.COLOURS)) == len(plots.COLOURS)
     synchronised = catalogue.all_experiments()["synchronised"]

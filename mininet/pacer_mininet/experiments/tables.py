@@ -61,9 +61,17 @@ def _spread(name: str, results: Sequence[Result]) -> dict[str, Any] | None:
     }
 
 
-def collect(experiment: Experiment, store: Store) -> dict[str, Any]:
-    """Return an experiment's results, as written to its JSON file."""
-    rows = [row_of(cell, experiment.metrics, store) for cell in experiment.cells]
+def in_common(
+    experiment: Experiment, rows: Sequence[dict[str, Any]], said: Sequence[str]
+) -> dict[str, Any]:
+    """Return what the results of all experiments have; what others do not have is empty.
+
+    Args:
+        experiment: the experiment.
+        rows: its rows, about which its claims are.
+        said: its sentences.
+
+    """
     return {
         "name": experiment.name,
         "title": experiment.title,
@@ -72,11 +80,21 @@ def collect(experiment: Experiment, store: Store) -> dict[str, Any]:
         "quick": experiment.quick,
         "metrics": {name: METRICS[name].title for name in experiment.metrics},
         "conditions": beside_published(experiment),
-        "rows": rows,
-        "compared": compared(experiment, rows),
-        "sentences": sentences(experiment, rows),
+        "rows": [],
+        "compared": [],
+        "sentences": list(said),
         # Claims are about runs at full size.
         "claims": [] if experiment.quick else claims.check(experiment.name, rows),
+    }
+
+
+def collect(experiment: Experiment, store: Store) -> dict[str, Any]:
+    """Return an experiment's results, as written to its JSON file."""
+    rows = [row_of(cell, experiment.metrics, store) for cell in experiment.cells]
+    return {
+        **in_common(experiment, rows, sentences(experiment, rows)),
+        "rows": rows,
+        "compared": compared(experiment, rows),
     }
 
 
