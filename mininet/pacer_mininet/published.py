@@ -5,7 +5,9 @@ iperf, BIC TCP, a 500 Mbit/s path with an RTT of 200 ms and a drop-tail FIFO. Ho
 is not legible.
 """
 
-KIB = 1024
+KIB = 1 << 10
+"""Bytes of a KB in the papers."""
+
 RATE_BPS = 500_000_000
 RTT_NS = 200_000_000
 

@@ -46,8 +46,7 @@ def compare(
                 if all(contents):
                     compared.add(run)
                     if contents[0] != contents[1]:
-                        name = f"{experiment.name} {cell.row}, {cell.column} #{run.seed}"
-                        different_runs.add(name)
+                        different_runs.add(experiment.name_of(cell, run))
     return {
         "digests": [digest_of(first[0]), digest_of(second[0])],
         "tables": len(first[0]),

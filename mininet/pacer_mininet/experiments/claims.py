@@ -39,6 +39,7 @@ from pacer_mininet.experiments.claim_values import (
     rtt_ms,
     without_extra,
 )
+from pacer_mininet.published import KIB
 from pacer_mininet.traffic import MTU_FRAME_BYTES
 
 MIN_FRAME_WIRE_BYTES = 84
@@ -287,8 +288,8 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
         Claim(
             "paced, at the sender: max(Q), KB (one frame; in real time two)",
             figures("near_queue_max", "max", "paced"),
-            *("at most", round(MTU_FRAME_BYTES / 1024, 3), 3),
-            realtime_limit=round(2 * MTU_FRAME_BYTES / 1024, 3),
+            *("at most", round(MTU_FRAME_BYTES / KIB, 3), 3),
+            realtime_limit=round(2 * MTU_FRAME_BYTES / KIB, 3),
         ),
     ),
     "burst-loss": (

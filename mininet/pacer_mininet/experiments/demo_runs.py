@@ -25,9 +25,9 @@ from pacer_mininet.experiments.scenario import (
     Scenario,
     Shaper,
 )
-from pacer_mininet.experiments.takano import KIB, PUBLISHED_AS, TICK_DRIVEN_TBF
+from pacer_mininet.experiments.takano import PUBLISHED_AS, TICK_DRIVEN_TBF
+from pacer_mininet.published import KIB, table_5, table_5_doubts
 from pacer_mininet.published import RATE_BPS as PAPERS_RATE_BPS
-from pacer_mininet.published import table_5, table_5_doubts
 from pacer_mininet.settings import SOCKET_BUFFER_BYTES
 from pacer_mininet.traffic import MTU_FRAME_BYTES
 from pacer_mininet.units import (

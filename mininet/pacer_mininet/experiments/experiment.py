@@ -7,13 +7,13 @@ from fractions import Fraction
 from typing import Any
 
 from pacer_mininet.experiments.scenario import UNPACED, Flow, Scenario, Shaper
+from pacer_mininet.traffic import MTU_FRAME_BYTES
 
 QUICK_SECONDS = 3
 QUICK_CELLS = 3
 QUICK_FLOWS = 8
 QUICK_FIFO_FRAMES = 12
 """The minimum: fq sends the first ten packets of a flow at once."""
-MTU_FRAME_BYTES = 1518
 
 CHANCE_SEEDS = (1, 2, 3)
 """Seeds of runs whose outcome depends on the lost packet."""
@@ -96,6 +96,10 @@ class Experiment:
     differs: tuple[str, ...] = ()
     virtual: bool = False
     quick: bool = False
+
+    def name_of(self, cell: Cell, run: Scenario) -> str:
+        """Return the name of a cell's run."""
+        return f"{self.name} {cell.row}, {cell.column} #{run.seed}"
 
     def scaled_down(self) -> "Experiment":
         """Return a version that takes seconds: a fifth of the rates, half the RTT, fewer runs.

@@ -13,7 +13,8 @@ from pacer_mininet.experiments.scenario import (
     Scenario,
     Shaper,
 )
-from pacer_mininet.experiments.takano import DYNAMIC, KIB, MS
+from pacer_mininet.experiments.takano import DYNAMIC, MS
+from pacer_mininet.published import KIB
 
 RATE_BPS = 200_000_000
 RTT_NS = 100 * MS

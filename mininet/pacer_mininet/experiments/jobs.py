@@ -74,8 +74,7 @@ def jobs_of(experiments: Iterable[Experiment]) -> list[Job]:
             if missing_of(cell.scenario) is not None:
                 continue
             for scenario in cell.runs():
-                name = f"{experiment.name} {cell.row}, {cell.column} #{scenario.seed}"
-                found.setdefault(scenario, Job(name, scenario))
+                found.setdefault(scenario, Job(experiment.name_of(cell, scenario), scenario))
     return sorted(found.values(), key=lambda job: -job.processor_s)
 
 

@@ -18,10 +18,11 @@ from pacer_mininet.experiments.scenario import (
     Shaper,
     buffer_for,
 )
-from pacer_mininet.published import TABLE_5, table_5, table_5_doubts
+from pacer_mininet.published import KIB, TABLE_5, table_5, table_5_doubts
+from pacer_mininet.traffic import FCS_BYTES, GOODPUT_SHARE_OF_LINE, MTU_FRAME_BYTES
 from pacer_mininet.units import format_size
 
-KIB, MIB = 1 << 10, 1 << 20
+MIB = 1 << 20
 MS = 1_000_000
 IPSJ = "Takano et al., IPSJ Vol. 47 SIG 7 (ACS 14)"
 
@@ -57,7 +58,7 @@ DYNAMIC = Shaper("dynamic", "class", (("mode", "dynamic"), ("rate", None)))
 TBF_HZ = 1000
 """The tick of IPSJ Fig. 1(b)."""
 
-COUNTED_WITHOUT_FCS = (1518, 1514)
+COUNTED_WITHOUT_FCS = (MTU_FRAME_BYTES, MTU_FRAME_BYTES - FCS_BYTES)
 """TBF counts frames without FCS, so a rate of 500 Mbit/s is 501.3 on the line."""
 
 TICK_DRIVEN_TBF = Shaper(
@@ -295,7 +296,9 @@ def slides() -> Experiment:
 ACK_CLOCKING_BYTES = 3_125_000
 """The published buffer: half of what 500 Mbit/s x 100 ms hold."""
 
-ACK_CLOCKED_WINDOW_BYTES = 2 * ACK_CLOCKING_BYTES * 1448 // 1518
+ACK_CLOCKED_WINDOW_BYTES = (
+    2 * ACK_CLOCKING_BYTES * GOODPUT_SHARE_OF_LINE[0] // GOODPUT_SHARE_OF_LINE[1]
+)
 """The payload of the path's bandwidth-delay product."""
 
 

@@ -10,7 +10,9 @@ from pacer_mininet.experiments.experiment import (
     many_flows,
 )
 from pacer_mininet.experiments.scenario import FQ, PACED, UNPACED, Flow, Scenario, Shaper
-from pacer_mininet.experiments.takano import DYNAMIC, KIB, MS, PSPD
+from pacer_mininet.experiments.takano import DYNAMIC, MS, PSPD
+from pacer_mininet.published import KIB
+from pacer_mininet.traffic import MTU_FRAME_BYTES
 
 FLOWS = (2, 4, 8, 16, 32, 64)
 RATE_BPS = 100_000_000
@@ -24,7 +26,7 @@ MOST_WITH_SEEDS = 8
 ONE_CLASS = dataclasses.replace(PACED, name="one class", together=True)
 """All flows behind the edge, at the bottleneck's rate."""
 
-SLOT_NS = 1518 * 8 * 1_000_000_000 // RATE_BPS
+SLOT_NS = MTU_FRAME_BYTES * 8 * 1_000_000_000 // RATE_BPS
 """A full frame's time at the bottleneck, which is whole nanoseconds."""
 
 

@@ -23,14 +23,15 @@ from pacer_mininet.experiments.scenario import (
 from pacer_mininet.experiments.takano import (
     DYNAMIC,
     FAR_SECONDS,
-    KIB,
     MIB,
     MS,
     PSPD,
     PUBLISHED_SENDERS,
     SECONDS,
 )
+from pacer_mininet.published import KIB
 from pacer_mininet.settings import SOCKET_BUFFER_BYTES
+from pacer_mininet.traffic import MTU_FRAME_BYTES
 
 SOURCE = "Data Reservoir, University of Tokyo"
 DELAYS_MS = (2, 10, 25, 50, 100, 150)
@@ -49,7 +50,6 @@ TUNING_SEEDS = (1, 2, 3, 4, 5)
 TUNING_LOSS_PPM = 100
 
 EDGE_BPS = 1_000_000_000
-FULL_FRAME_BYTES = 1518
 PREAMBLE_BYTES = 8
 LOSS_PPM = 1000
 SWEEP_BPS = 600_000_000
@@ -67,7 +67,7 @@ NODES_RTT_MS = (335, 326, 292, 335)
 """Four nodes with the RTTs of the published three paths."""
 
 NODE_STREAMS = 4
-NODE_GAP_BYTES = 8 * FULL_FRAME_BYTES - PREAMBLE_BYTES - FULL_FRAME_BYTES
+NODE_GAP_BYTES = 8 * MTU_FRAME_BYTES - PREAMBLE_BYTES - MTU_FRAME_BYTES
 """The gap behind each full frame for an eighth of the edge's line, a quarter of the bottleneck."""
 
 
@@ -175,7 +175,7 @@ def ipg_rates() -> Experiment:
     cells = []
     for gap_bytes, published in ((12, 941.0), (1023, 567.0)):
         # A full frame's share of the line with this gap behind it.
-        fq = FQ.at(FULL_FRAME_BYTES, PREAMBLE_BYTES + FULL_FRAME_BYTES + gap_bytes)
+        fq = FQ.at(MTU_FRAME_BYTES, PREAMBLE_BYTES + MTU_FRAME_BYTES + gap_bytes)
         for title, shaper in (("IPG", ipg(gap_bytes)), ("fq at that rate", fq)):
             scenario = Scenario(
                 one_flow(shaper), seconds=4, rate_bps=EDGE_BPS, rtt_ns=2 * MS, fifo_bytes=256 * KIB
