@@ -14,9 +14,9 @@ LONG_RTT_NS = 50_000_000
 """25 ms one way: dynamic spacing is claimed to win on paths at least this long. The published claim
 is of delays greater than 25 ms."""
 
-ABOVE_25_MS_RTT_NS, LONGEST_RTT_NS = 100_000_000, 200_000_000
-"""The sweep's paths longer than 25 ms one way, and those on which fixed gaps leave bursts that are
-shorter than a round trip by more than the 100 ms of a window."""
+LONGEST_RTT_NS = 200_000_000
+"""The sweep's paths on which fixed gaps leave bursts that are shorter than a round trip by more
+than the 100 ms of a window."""
 
 Figures = list[float | None]
 """Figures of some rows; None where a run did not give the figure."""

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from pacer_mininet.experiments.experiment import Experiment
-from pacer_mininet.experiments.metrics import KIB, METRICS, medians_at_shared_seeds, shown
+from pacer_mininet.experiments.metrics import METRICS, medians_at_shared_seeds, shown
 from pacer_mininet.experiments.scenario import from_json
+from pacer_mininet.published import KIB
 from pacer_mininet.traffic import ideal_goodput_bps
 
 
@@ -213,7 +214,7 @@ PUBLISHED_AGAINST_BEST_GAP = {
 
 
 ABOVE_25_MS_RTT_NS = 100_000_000
-"""The first delay of the sweep above 25 ms one way is 50 ms."""
+"""The first delay of the sweep above 25 ms one way is 50 ms: a round trip of 100 ms."""
 
 FIXED_GAP = "IPG "
 """Prefix of the titles of the columns with fixed gaps."""

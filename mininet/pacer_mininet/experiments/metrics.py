@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pacer_mininet.experiments.scenario import UNPACED
-
-# findings.py has it from here.
-from pacer_mininet.published import KIB as KIB
+from pacer_mininet.published import KIB
 from pacer_mininet.traffic import ideal_goodput_bps
 
 Result = dict[str, Any]
