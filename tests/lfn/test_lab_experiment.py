@@ -4,23 +4,49 @@ Skipped with a message where there is no lab, or no Snakemake.
 """
 
 import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from pacer_mininet import paths
-from pacer_mininet.experiments import main
 
 pytestmark = pytest.mark.skipif(
     not paths.SNAKEMAKE.exists(), reason="not run: Snakemake is not installed: make experiments"
 )
 
+COMMAND = [sys.executable, str(paths.MININET_DIR / "experiments.py"), "--quick", "fig9"]
+LONGEST_S = 600
 
-def test_two_senders_share_what_is_paced(
-    lab: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main.main(["--quick", "--results", str(tmp_path), "fig9"]) == 0
-    found = json.loads((tmp_path / "experiments" / "fig9.json").read_text())
+
+def make(*options: str) -> str:
+    """Make the experiment, which succeeds; return what is printed."""
+    done = subprocess.run([*COMMAND, *options], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def digest(said: str) -> str:
+    """Return the digest of all tables that the experiments print."""
+    (found,) = re.findall(r"sha256 ([0-9a-f]{64})", said)
+    return str(found)
+
+
+@pytest.fixture(scope="module")
+def made(lab: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Make the experiment on two processors; return the results and what was printed."""
+    results = tmp_path_factory.mktemp("results")
+    return results, make("--cores", "2", "--results", str(results))
+
+
+def test_two_senders_share_what_is_paced(made: tuple[Path, str]) -> None:
+    results, _ = made
+    found = json.loads((results / "experiments" / "fig9.json").read_text())
     rows = {row["column"]: row for row in found["rows"]}
     assert [row["skipped"] for row in rows.values()] == [None, None, None]
     for shaped in ("paced", "fq"):
@@ -28,9 +54,34 @@ def test_two_senders_share_what_is_paced(
     assert rows["paced"]["values"]["lost"]["median"] == 0
     assert rows["paced"]["mode"] == "lab"
     assert rows["unpaced"]["values"]["lost"]["median"] > 0
-    report = (tmp_path / "report.html").read_bytes()
+    report = (results / "report.html").read_bytes()
     # All is remembered: nothing is made again, and the report is the same.
-    capsys.readouterr()
-    assert main.main(["--quick", "--results", str(tmp_path), "fig9"]) == 0
-    assert "3 runs; 0 to be made" in capsys.readouterr().out
-    assert (tmp_path / "report.html").read_bytes() == report
+    assert "3 runs; 0 to be made" in make("--cores", "2", "--results", str(results))
+    assert (results / "report.html").read_bytes() == report
+
+
+def test_neither_a_kill_nor_the_number_of_processors_changes_a_table(
+    made: tuple[Path, str], tmp_path: Path
+) -> None:
+    _, said = made
+    options = ("--results", str(tmp_path), "--cores", "1")
+    killed = subprocess.Popen(
+        [*COMMAND, *options], stdin=subprocess.DEVNULL, start_new_session=True
+    )
+    until = time.monotonic() + LONGEST_S
+    # Between the first result and the last.
+    while not list((tmp_path / "experiments" / "runs").glob("*.json")):
+        assert killed.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+    # The killed pass frees the results as soon as its runs have ended.
+    while (
+        continued := subprocess.run([*COMMAND, *options], capture_output=True, text=True)
+    ).returncode:
+        assert "another" in continued.stderr, continued.stderr
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    assert "3 runs; 3 to be made" not in continued.stdout
+    assert digest(continued.stdout) == digest(said)
