@@ -1,4 +1,4 @@
-"""Experiments without a published counterpart: loss, fairness, completion time, large networks."""
+"""Experiments without a published counterpart: delays, gaps, backlog, fairness, large networks."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -10,8 +10,30 @@ from pacer_mininet.experiments.experiment import (
     many_flows,
     one_flow,
 )
-from pacer_mininet.experiments.scenario import FQ, PACED, UNPACED, Flow, Scenario
-from pacer_mininet.experiments.takano import FAR_SECONDS, MIB, MS
+from pacer_mininet.experiments.scenario import (
+    FQ,
+    PACED,
+    UNPACED,
+    Flow,
+    Scenario,
+    Shaper,
+    buffer_for,
+)
+from pacer_mininet.experiments.takano import (
+    DYNAMIC,
+    FAR_SECONDS,
+    MIB,
+    MS,
+    PSPD,
+    SECONDS,
+)
+from pacer_mininet.published import KIB
+
+LONG_DELAYS_MS = (25, 50, 100, 150)
+"""One way: the delays of the IPG sweep at which dynamic spacing is claimed to win."""
+
+DELAYS_FIFO_BYTES = 256 * KIB
+"""Much less than the path holds at each of them, so that losses matter."""
 
 HUNDRED_BUFFER_BYTES = 1_250_000
 """Socket buffers of each of a hundred senders: ten times the bandwidth-delay product of its share.
@@ -161,4 +183,122 @@ def one_of_two_edges() -> Experiment:
         metrics=("lost", "edge_lost", "done", "completion", "jain_done"),
         cells=tuple(cells),
         plots=("flows",),
+    )
+
+
+def delays() -> Experiment:
+    """Dynamic spacing over long delays; packets are lost in the FIFO only."""
+
+    def over(delay_ms: int, fifo_bytes: int, title: str) -> tuple[Cell, ...]:
+        return beside(
+            *(title, (UNPACED, PSPD, DYNAMIC, FQ), one_flow),
+            seconds=FAR_SECONDS,
+            rtt_ns=2 * delay_ms * MS,
+            fifo_bytes=fifo_bytes,
+            socket_buffer_bytes=buffer_for(2 * delay_ms * MS),
+            extra=fifo_bytes != DELAYS_FIFO_BYTES,
+        )
+
+    cells = [
+        cell
+        for delay_ms in LONG_DELAYS_MS
+        for cell in over(delay_ms, DELAYS_FIFO_BYTES, f"{delay_ms} ms one way")
+    ]
+    shortest_ms = LONG_DELAYS_MS[0]
+    cells += over(shortest_ms, MIB, f"{shortest_ms} ms one way, FIFO 1 MB")
+    return Experiment(
+        name="delays",
+        title="Dynamic spacing over long delays, FIFO 256 KB, no loss on the wire",
+        metrics=(
+            "goodput",
+            "steady",
+            "lost",
+            "edge_lost",
+            "loss_share",
+            "rtt_error",
+            "in_flight_error",
+        ),
+        cells=tuple(cells),
+        plots=("sweep",),
+        differs=(
+            "At 25 ms one way a FIFO of 1 MB holds a third of what the path holds. Unpaced, it "
+            "overflows but never runs empty, so spacing can win only fewer losses. fq loses "
+            "nothing and gets the same goodput there. Dynamic spacing stays just below the "
+            "narrowest link's rate.",
+        ),
+    )
+
+
+def gap_frames() -> Experiment:
+    """Accounted gaps, and gaps filled with PAUSE frames, as in PSPacer."""
+    cells = tuple(
+        Cell(
+            "500 Mbit/s, 20 ms",
+            title,
+            Scenario(one_flow(shaper), seconds=4, rtt_ns=20 * MS, gaps=gaps),
+            extra=True,
+        )
+        for title, shaper, gaps in (
+            (PACED.name, PACED, "accounted"),
+            ("paced, PAUSE frames", PACED, "pause-frames"),
+            (UNPACED.name, UNPACED, "accounted"),
+            (FQ.name, FQ, "accounted"),
+        )
+    )
+    return Experiment(
+        name="gaps",
+        title="The same paced flow with accounted gaps and with PAUSE frames in them",
+        metrics=("goodput", "steady", "lost", "edge_lost", "queue_max", "wire_bytes"),
+        cells=cells,
+        differs=(
+            "The bottleneck's input port drops PAUSE frames, as every switch does. They do not "
+            "count as lost.",
+            "The vectors (`tests/vectors/pause-frames`) show packet by packet that departures "
+            "differ by less than one shortest frame. This experiment shows the effect on a path.",
+        ),
+    )
+
+
+ECN_THRESHOLD_BYTES = 1_200_000
+"""Queue at which the pacer marks: 20 ms at 500 Mbit/s, a tenth of the RTT, less a burst."""
+
+
+def backlog() -> Experiment:
+    """Senders with large buffers, and two ways to keep them from filling the pacer."""
+    ecn = Shaper(
+        *("paced, ECN", "class", (("mode", "static"), ("ecn_threshold_bytes", ECN_THRESHOLD_BYTES)))
+    )
+    clamp = Shaper("paced, clamp", "class", (("mode", "static"), ("window_margin_bytes", 150_000)))
+    cells = tuple(
+        Cell(
+            "64MB buffers",
+            shaper.name,
+            Scenario(
+                one_flow(shaper),
+                seconds=SECONDS,
+                fifo_bytes=64 * KIB,
+                socket_buffer_bytes=64 * MIB,
+                ecn=shaper is ecn,
+            ),
+        )
+        for shaper in (UNPACED, ecn, clamp, PACED, FQ)
+    )
+    return Experiment(
+        name="backlog",
+        title="64 MB socket buffers: the pacer's queue without and with ECN or a window clamp",
+        metrics=("goodput", "steady", "lost", "edge_lost", "rtt_mean", "rtt_max", "rtt_steady"),
+        cells=cells,
+        plots=("rtt", "window"),
+        differs=(
+            f"Marking starts at {ECN_THRESHOLD_BYTES:,} bytes in the pacer's queue, a tenth of "
+            "what the path holds.",
+            "Marks alone cannot give a short queue and full rate. BIC shrinks its window by a "
+            "fifth at a mark, so the bottleneck stays busy only if a quarter of what the path "
+            "holds was queued (RTT 250 ms). The pacer also marks the bursts of slow start, which "
+            "it holds on purpose. So the first mark comes at less than half of what the path "
+            "holds, and from there BIC grows by 32 packets per round trip while more than 5,000 "
+            "are missing. The clamp gives both.",
+            "Paced with neither, the sender fills the class's queue at the edge (32 MB by "
+            "default), and packets are lost there.",
+        ),
     )
