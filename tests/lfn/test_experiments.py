@@ -167,9 +167,9 @@ def test_published_conditions_stand_beside_those_here() -> None:
         row["condition"]: (row["published"], row["here"])
         for row in conditions.beside_published(catalogue.all_experiments()["burstiness"])
     }
-    assert shown["RTT"] == ("6.0 ms", "6ms")
+    assert shown["RTT"] == ("6.0 ms", "6 ms")
     assert shown["duration"] == ("one minute", "60 s")
-    assert shown["FIFO"] == (conditions.NOT_SAID, "64KB")
+    assert shown["FIFO"] == (conditions.NOT_SAID, "64 KB")
     slides = catalogue.all_experiments()["slides"]
     here = [row["here"] for row in conditions.beside_published(slides)]
     assert "100 packets, the first loss" in here
