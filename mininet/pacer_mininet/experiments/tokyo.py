@@ -157,10 +157,10 @@ def ipg_sweep() -> Experiment:
             "start, which ends with the first packet lost on the wire or in the FIFO. Too little "
             "spacing (unpaced, gaps of 8 and 512 bytes) overflows the FIFO in slow start. Dynamic "
             "spacing and the larger gaps do not.",
-            "With the same seed the wire loses the same packets, so windows are nearly the same, "
-            "and dynamic spacing has about 1 % less goodput than a gap that loses nothing in the "
-            "FIFO: packets that are spread over a round trip wait in the pacer, and slow start "
-            "takes longer. No spacing can win more where the wire alone loses. "
+            "With the same seed the wire loses the same packets, but one lost packet decides how a "
+            "run continues, so single pairs of runs differ much more than spacings do. In the "
+            "median of the pairs, dynamic spacing has about 1 % less goodput than a gap that loses "
+            "nothing in the FIFO: packets spread over a round trip wait in the pacer.",
             "Dynamic spacing is steadier from 100 ms one way on, where a burst with a fixed gap "
             "leaves windows of 100 ms empty.",
             "Estimates of a round trip of 4 ms (2 ms one way) are further off the kernel's than "
