@@ -266,8 +266,8 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
         _none_lost("paced"),
     ),
     "pfldnet": (
-        # What the figures quoted by its title have in common over all FIFOs. FAST's are left out:
-        # its substitutes do not reproduce it.
+        # The quoted figures have this in common over all FIFOs. FAST's are left out: its
+        # substitutes do not reproduce it.
         Claim(
             "Scalable, paced: goodput above unpaced's, Mbit/s (published: 217 to 316, not checked)",
             difference("scalable, paced", "scalable, unpaced", "goodput"),

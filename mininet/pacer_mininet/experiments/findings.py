@@ -258,7 +258,6 @@ def dynamic_beside_static(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 def dynamic_by_seed(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return how dynamic spacing and a fixed gap compare over long paths, seed by seed."""
-    fixed = COMPARED_GAP
     long = [
         row
         for row in rows
@@ -275,16 +274,16 @@ def dynamic_by_seed(rows: Sequence[dict[str, Any]]) -> list[str]:
     said = []
     for metric in ("goodput", "window_mean"):
         percents = [
-            100 * value / each[title, fixed, metric][seed]
+            100 * value / each[title, COMPARED_GAP, metric][seed]
             for (title, column, of), by_seed in each.items()
-            if column == "dynamic" and of == metric and (title, fixed, metric) in each
+            if column == "dynamic" and of == metric and (title, COMPARED_GAP, metric) in each
             for seed, value in by_seed.items()
-            if seed in each[title, fixed, metric]
+            if seed in each[title, COMPARED_GAP, metric]
         ]
         if percents:
             said.append(
-                f"dynamic in % of {fixed}, {len(percents)} pairs of runs with the same seed, above "
-                f"25 ms one way: {METRICS[metric].title}: {min(percents):.1f} to "
+                f"dynamic in % of {COMPARED_GAP}, {len(percents)} pairs of runs with the same "
+                f"seed, above 25 ms one way: {METRICS[metric].title}: {min(percents):.1f} to "
                 f"{max(percents):.1f}, median {statistics.median(percents):.1f}."
             )
     return said

@@ -217,19 +217,26 @@ def _queue_panel(axes: Axes, cell: Cell, result: dict[str, Any], top_bytes: int)
     axes.set_ylabel("queue (KB)")
 
 
+def _sender_line(
+    axes: Axes, cell: Cell, result: dict[str, Any], column: str, color: str, scale: float = 1
+) -> None:
+    """Draw a value of the first sender over time."""
+    sender = result["series"]["sender"]
+    axes.plot(
+        [at_ms / 1e3 for at_ms in sender["at_ms"]],
+        [value / scale for value in sender[column]],
+        color=color,
+        linewidth=1.4,
+        label=cell.column,
+    )
+
+
 def _of_sender(column: str, label: str, scale: float) -> Callable[[Runs], Figure]:
     def make(runs: Runs) -> Figure:
         figure = _figure(2.8)
         axes = figure.subplots()
         for number, (cell, result) in enumerate(_of_first_row(runs)[: len(COLOURS)]):
-            sender = result["series"]["sender"]
-            axes.plot(
-                [at_ms / 1e3 for at_ms in sender["at_ms"]],
-                [value / scale for value in sender[column]],
-                color=COLOURS[number],
-                linewidth=1.4,
-                label=cell.column,
-            )
+            _sender_line(axes, cell, result, column, COLOURS[number], scale)
         axes.set_xlabel("time (s)")
         axes.set_ylabel(label)
         axes.set_ylim(bottom=0)
@@ -250,9 +257,7 @@ def _windows(runs: Runs) -> Figure:
     for axes, row in zip(panels, rows, strict=True):
         of_row = [(cell, result) for cell, result in shown if cell.row == row]
         for (cell, result), color in zip(of_row, COLOURS, strict=False):
-            sender = result["series"]["sender"]
-            at_s = [at_ms / 1e3 for at_ms in sender["at_ms"]]
-            axes.plot(at_s, sender["cwnd_packets"], color=color, linewidth=1.2, label=cell.column)
+            _sender_line(axes, cell, result, "cwnd_packets", color)
         axes.set_ylim(bottom=0)
         axes.set_ylabel("packets")
         axes.set_title(row, loc="left")
