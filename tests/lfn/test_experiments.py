@@ -733,6 +733,7 @@ def test_dynamic_stands_beside_the_best_fixed_gap() -> None:
         "a path: dynamic 9.0 Mbit/s, the best fixed gap (IPG 512) 10.0: 10 % less "
         "(published: more)."
     )
+    assert not findings.dynamic_beside_static(rows[:2])
 
 
 def test_dynamic_is_compared_with_fixed_gaps_over_the_seeds_that_both_have() -> None:

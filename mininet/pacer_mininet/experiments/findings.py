@@ -243,7 +243,8 @@ def dynamic_beside_static(rows: Sequence[dict[str, Any]]) -> list[str]:
         for column in ("PSPD", "dynamic"):
             here = at_shared_seeds([row for row in rows if row["row"] == title], column, "goodput")
             static = {name: value for name, value in here.items() if name.startswith(FIXED_GAP)}
-            if not static or column not in here:
+            # A row with a single gap has no best one.
+            if len(static) < 2 or column not in here:
                 continue
             best = max(static, key=lambda name: static[name])
             percent = 100 * (here[column] / static[best] - 1)
