@@ -179,9 +179,14 @@ class FqCodelConfig:
 
 @dataclass
 class FqCodel:
-    """RFC 8290, section 4: queues by hash, in lists of new and old ones, with CoDel in each."""
+    """RFC 8290, section 4: queues by hash, in lists of new and old ones, with CoDel in each.
+
+    The depths are those of the egress queue, beside the limit of the RFC. None: no limit.
+    """
 
     config: FqCodelConfig
+    depth_bytes: int
+    depth_packets: int | None
     queues: dict[int, list[Item]] = field(default_factory=dict)
     codels: dict[int, Codel] = field(default_factory=dict)
     credits: dict[int, int] = field(default_factory=dict)
@@ -201,13 +206,19 @@ class FqCodel:
         if number not in self.new and number not in self.old:
             self.new.append(number)
             self.credits[number] = self.config.quantum_bytes
-        if len(queue) > self.config.limit_packets:
+        while self.is_full(queue):
             longest = max(sorted(self.queues), key=lambda other: size(self.queues[other]))
             half = (len(self.queues[longest]) + 1) // 2
             for _ in range(min(half, 64)):
                 dropped = self.queues[longest].pop(0)
                 queue.remove(dropped)
                 drop(dropped)
+
+    def is_full(self, queue: list[Item]) -> bool:
+        """Too much waits in all flows together. One packet always has room."""
+        limits = (self.config.limit_packets, self.depth_packets)
+        most = min(limit for limit in limits if limit is not None)
+        return len(queue) > 1 and (len(queue) > most or size(queue) > self.depth_bytes)
 
     def first(self, queue: list[Item]) -> Item:
         """The head of the first queue in the lists that has one."""

@@ -117,9 +117,9 @@ class Drop:
     cause: DropCause
 
 
-def aqm_of(config: AqmConfig | None, seed: int) -> Aqm:
+def aqm_of(queue: QueueConfig, seed: int) -> Aqm:
     """A new state of the algorithm. The random numbers of queue k are those of seed k + 1."""
-    match config:
+    match config := queue.aqm:
         case None:
             return DropTail()
         case CodelConfig():
@@ -129,7 +129,7 @@ def aqm_of(config: AqmConfig | None, seed: int) -> Aqm:
         case PieConfig():
             return Pie(config, Random(seed))
         case FqCodelConfig():
-            return FqCodel(config)
+            return FqCodel(config, queue.depth_bytes, queue.depth_packets)
         case DualPi2Config():
             return DualPi2(config)
 
@@ -477,7 +477,7 @@ class Port:
 
     def __post_init__(self) -> None:
         self.waiting = [[] for _ in self.queues]
-        self.aqms = [aqm_of(config.aqm, number) for number, config in enumerate(self.queues, 1)]
+        self.aqms = [aqm_of(config, number) for number, config in enumerate(self.queues, 1)]
         self.clock_q24 = [0 for _ in self.queues]
         self.root = Node(self.tree, self.queues)
         self.places = dict(self.root.places())
@@ -629,8 +629,11 @@ class Port:
             self.drops.append(Drop(packet.number, "no-such-queue"))
             return
         config, packets = self.queues[packet.queue], self.waiting[packet.queue]
+        aqm = self.aqms[packet.queue]
         too_many = config.depth_packets is not None and len(packets) >= config.depth_packets
-        if too_many or size(packets) + packet.frame_bytes > config.depth_bytes:
+        is_full = too_many or size(packets) + packet.frame_bytes > config.depth_bytes
+        # FQ-CoDel drops others for it: RFC 8290, section 5.2.3.
+        if is_full and not isinstance(aqm, FqCodel):
             self.drops.append(Drop(packet.number, "queue-full"))
             return
         if self.buffer_bytes is not None:
@@ -649,7 +652,7 @@ class Port:
             packet.colour,
             packet.flow,
         )
-        verdict = self.aqms[packet.queue].arrive(item, packets, packet.at_ns)
+        verdict = aqm.arrive(item, packets, packet.at_ns)
         if verdict == "drop":
             self.drops.append(Drop(packet.number, "aqm"))
             return
@@ -658,7 +661,7 @@ class Port:
         self.enqueued_behind[packet.number] = len(packets)
         was_empty = not packets
         for_it: list[Item] = []
-        self.aqms[packet.queue].put(item, packets, for_it.append)
+        aqm.put(item, packets, for_it.append)
         for node, place in self.way_up(packet.queue):
             node.scheduler.arrive(place, packet.frame_bytes, q24(packet.at_ns))
         for dropped in for_it:

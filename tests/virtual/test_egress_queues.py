@@ -245,6 +245,22 @@ def test_a_sparse_flow_does_not_wait_for_a_heavy_one(tmp_path: Path) -> None:
     assert waits["codel"] > 20 * waits["fq_codel"]
 
 
+def test_a_flood_leaves_room_for_a_sparse_flow(tmp_path: Path) -> None:
+    """At the depth of the queue, FQ-CoDel drops from the longest flow: RFC 8290, section 5.2.3."""
+    heavy = ip_frames(0, 0, 4_000, 20_000)
+    sparse = ip_frames(0, 0, 20, 4_000_000, source_port=9)[1:]
+    arrivals = sorted(heavy + sparse, key=lambda timed: timed.at_ns)
+    what = VirtualRun(
+        ports=[Port(1, "rate=8mbit,queues=1,fifo=16KB,aqm=fq_codel"), Port(2)],
+        arrivals={2: arrivals},
+        program=str(PLAIN),
+    )
+    sent = [timed.frame[34:36] for timed in run(what, tmp_path)[1]]
+    assert sent.count(b"\0\x09") == len(sparse)
+    [queue] = queues_of_port_1(tmp_path)
+    assert queue["drops"] == {"aqm": len(arrivals) - len(sent)}
+
+
 def test_wred_drops_red_packets_first(tmp_path: Path) -> None:
     """AF11, AF12 and AF13 are green, yellow and red."""
     profiles = "wred:20KB:60KB:0.1/10KB:40KB:0.1/5KB:20KB:0.1"

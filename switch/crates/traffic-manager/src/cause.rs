@@ -63,7 +63,8 @@ pub enum DropCause {
     Assertion,
     /// The packet's egress queue has no room for it (depth in bytes or packets).
     QueueFull,
-    /// Active queue management of the egress queue dropped the packet, to signal congestion.
+    /// Active queue management of the egress queue dropped the packet, to signal congestion; or FQ-CoDel did, to
+    /// make room.
     Aqm,
     /// The program chose an egress queue that the port does not have.
     NoSuchQueue,

@@ -17,12 +17,14 @@ const CODEL: CodelConfig = CodelConfig {
     ecn: false,
 };
 
-const FLOWS: AqmConfig = AqmConfig::FqCodel(FqCodelConfig {
+const FQ_CODEL: FqCodelConfig = FqCodelConfig {
     codel: CODEL,
     flows: 4,
     quantum_bytes: 1_514,
     limit_packets: 100,
-});
+};
+
+const FLOWS: AqmConfig = AqmConfig::FqCodel(FQ_CODEL);
 
 const CONFIG: PortConfig = PortConfig {
     line_rate_bps: Some(1_000_000_000),
@@ -262,6 +264,96 @@ fn what_is_too_much_for_a_new_aqm_is_counted_at_once() {
     seen.extend(starts(&mut tm).into_iter().map(|start| start.0));
     seen.sort_unstable();
     assert_eq!(seen, (0..150).collect::<Vec<_>>());
+}
+
+/// A port with one queue of FQ-CoDel that has a depth of eight packets, with a flood of flow 0 in it. CoDel
+/// itself drops nothing.
+fn flooded() -> (TrafficManager<u32>, QueueingConfig) {
+    let mut tm = manager(1);
+    let mut config = QueueingConfig::strict(1);
+    let patient = CodelConfig {
+        target_ns: 1_000_000_000,
+        ..CODEL
+    };
+    config.queues[0].aqm = Some(AqmConfig::FqCodel(FqCodelConfig {
+        codel: patient,
+        ..FQ_CODEL
+    }));
+    config.queues[0].depth_bytes = Some(8 * 1_518);
+    tm.set_queues(1, Some(config.clone())).expect("in range");
+    for payload in 0..100 {
+        take(&mut tm, packet(payload, 0, 0));
+    }
+    (tm, config)
+}
+
+/// RFC 8290, section 5.2.3: no packet is refused; the longest flow loses packets at its head.
+#[test]
+fn a_flood_leaves_room_for_other_flows() {
+    let (mut tm, _) = flooded();
+    let mut sparse = packet(200, 0, 0);
+    sparse.header.flow = 1;
+    take(&mut tm, sparse);
+    let queue = tm.queue_statistics(1).next().expect("a queue");
+    assert!(queue.bytes <= 8 * 1_518, "{} bytes", queue.bytes);
+    let dropped: Vec<_> = std::iter::from_fn(|| tm.take_dropped()).collect();
+    assert_eq!(queue_drops(&tm, DropCause::Aqm), dropped.len() as u64);
+    assert_eq!(queue_drops(&tm, DropCause::QueueFull), 0);
+    let mut seen: Vec<_> = dropped.iter().map(|drop| drop.payload).collect();
+    seen.sort_unstable();
+    let kept = 101 - seen.len() as u32;
+    assert_eq!(seen, (0..100 - (kept - 1)).collect::<Vec<_>>());
+    let sent: Vec<_> = starts(&mut tm).into_iter().map(|start| start.0).collect();
+    assert_eq!(sent.len(), kept as usize);
+    assert!(sent.contains(&200));
+}
+
+fn queue_drops(tm: &TrafficManager<u32>, cause: DropCause) -> u64 {
+    let queues = tm.queue_statistics(1);
+    queues.map(|queue| queue.drops.get(cause)).sum()
+}
+
+#[test]
+fn another_depth_applies_to_the_next_packet_and_leaves_one() {
+    let (mut tm, mut config) = flooded();
+    let waiting = |tm: &TrafficManager<u32>| {
+        let queue = tm.queue_statistics(1).next().expect("a queue");
+        queue.packets
+    };
+    let before = waiting(&tm);
+    for (depth_bytes, depth_packets, left) in
+        [(4 * 1_518, None, 4), (1 << 20, Some(3), 3), (100, None, 1)]
+    {
+        config.queues[0].depth_bytes = Some(depth_bytes);
+        config.queues[0].depth_packets = depth_packets;
+        tm.set_queues(1, Some(config.clone())).expect("in range");
+        take(&mut tm, packet(300, 0, 0));
+        let now = waiting(&tm);
+        assert!((1..=left).contains(&now), "{now} of {before}");
+    }
+    // The dry run's packet has room, too.
+    take(&mut tm.stand_in(4), packet(9, 0, 0));
+    assert_eq!(queue_drops(&tm, DropCause::QueueFull), 0);
+}
+
+/// The depth of the queue, and that of the port for a queue without one, apply when FQ-CoDel begins.
+#[test]
+fn fq_codel_begins_with_what_its_depth_allows() {
+    for depth_bytes in [None, Some(20 * 1_518)] {
+        let mut tm = manager(1);
+        let mut config = QueueingConfig::strict(1);
+        config.queues[0].depth_bytes = Some(u64::MAX);
+        tm.set_queues(1, Some(config.clone())).expect("in range");
+        for payload in 0..60 {
+            take(&mut tm, packet(payload, 0, 0));
+        }
+        config.queues[0].aqm = Some(FLOWS);
+        config.queues[0].depth_bytes = depth_bytes;
+        tm.set_queues(1, Some(config)).expect("in range");
+        let queue = tm.queue_statistics(1).next().expect("a queue");
+        let most = depth_bytes.unwrap_or(CONFIG.fifo_bytes);
+        assert!((1..=most).contains(&queue.bytes), "{} bytes", queue.bytes);
+    }
 }
 
 #[test]

@@ -362,11 +362,12 @@ impl<P> Port<P> {
         config: Option<QueueingConfig>,
         slab: &mut Slab<P>,
     ) -> Result<(), QueueingError> {
+        let depth_bytes = self.config.fifo_bytes;
         match (config, &mut self.egress_queues) {
             (None, None) => {}
-            (Some(config), Some(queues)) => queues.configure(config, slab)?,
+            (Some(config), Some(queues)) => queues.configure(config, depth_bytes, slab)?,
             (Some(config), None) => {
-                let mut queues = EgressQueues::new(config)?;
+                let mut queues = EgressQueues::new(config, depth_bytes)?;
                 while let Some(node) = slab.unlink(&mut self.fifo) {
                     if let Some(meta) = slab.meta(node) {
                         queues.push(0, Item::new(node, meta, HeaderFields::default(), false));

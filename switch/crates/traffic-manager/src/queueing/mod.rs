@@ -110,11 +110,16 @@ pub(crate) struct EgressQueues {
 }
 
 impl EgressQueues {
-    pub(crate) fn new(config: QueueingConfig) -> Result<Self, QueueingError> {
+    /// `port_depth_bytes`: room of a queue without a depth of its own, and without a common buffer.
+    pub(crate) fn new(
+        config: QueueingConfig,
+        port_depth_bytes: u64,
+    ) -> Result<Self, QueueingError> {
         config.check()?;
+        let common_bytes = config.buffer_bytes.unwrap_or(port_depth_bytes);
         let queues: Vec<_> = (1..)
             .zip(&config.queues)
-            .map(|(seed, config)| EgressQueue::new(config, seed))
+            .map(|(seed, config)| EgressQueue::new(config, seed, common_bytes))
             .collect();
         Ok(Self {
             tree: Tree::new(&config, &queues),
@@ -229,12 +234,14 @@ impl EgressQueues {
         self.tree.on_line(start, end);
     }
 
-    /// Applies settings to queues that may have packets. No packet is dropped: those of a queue that no
-    /// longer exists go to queue 0. Where the queues and the scheduler stay, so does the scheduler's
-    /// state; where a queue's active queue management stays, so does its state.
+    /// Applies settings to queues that may have packets. No packet is dropped, except where FQ-CoDel begins with
+    /// more than it may have; those of a queue that no longer exists go to queue 0. Where the queues and the
+    /// scheduler stay, so does the scheduler's state; where a queue's active queue management stays, so does its
+    /// state.
     pub(crate) fn configure<P>(
         &mut self,
         config: QueueingConfig,
+        port_depth_bytes: u64,
         slab: &Slab<P>,
     ) -> Result<(), QueueingError> {
         config.check()?;
@@ -250,7 +257,7 @@ impl EgressQueues {
             self.config = config;
             return Ok(());
         }
-        let mut other = Self::new(config)?;
+        let mut other = Self::new(config, port_depth_bytes)?;
         let items = self.items_by_arrival(slab);
         let count = other.queues.len();
         let any_moves = items.iter().any(|(queue, _)| usize::from(*queue) >= count);

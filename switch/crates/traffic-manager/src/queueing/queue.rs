@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::aqm::{self, Aqm, AqmConfig, DualPi2, FqCodel};
 use super::item::Item;
 use super::limits::BUFFER_SHARE_ONE_PPM;
-use super::queue_config::QueueConfig;
+use super::queue_config::{Depths, QueueConfig};
 use super::shaper::Shaper;
 use super::statistics::QueueStatistics;
 use crate::cause::DropCause;
@@ -55,6 +55,13 @@ impl Store {
         }
     }
 
+    /// The depths of the queue, where the store keeps them itself.
+    fn set_depths(&mut self, depths: Depths) {
+        if let Self::Flows(flows) = self {
+            flows.set_depths(depths);
+        }
+    }
+
     fn packets(&self) -> usize {
         match self {
             Self::Fifo { items, .. } => items.len(),
@@ -88,9 +95,12 @@ pub(super) struct EgressQueue {
 }
 
 impl EgressQueue {
-    pub(super) fn new(config: &QueueConfig, seed: u64) -> Self {
+    /// `common_bytes`: the depth in bytes of a queue without one of its own.
+    pub(super) fn new(config: &QueueConfig, seed: u64, common_bytes: u64) -> Self {
+        let mut store = Store::new(config.aqm, seed);
+        store.set_depths(config.depths(common_bytes));
         Self {
-            store: Store::new(config.aqm, seed),
+            store,
             config: *config,
             shaper: config.max_rate.and_then(Shaper::new),
             seed,
@@ -171,9 +181,10 @@ impl EgressQueue {
             return Err(DropCause::HoldLimit);
         }
         let common_bytes = buffer_bytes.unwrap_or(room.port_depth_bytes);
-        let depth_bytes = self.config.depth_bytes.unwrap_or(common_bytes);
-        let depth_packets = self.config.depth_packets.unwrap_or(u64::MAX);
-        if waiting.bytes + packet.bytes > depth_bytes || waiting.packets >= depth_packets {
+        let depths = self.config.depths(common_bytes);
+        let is_full =
+            waiting.bytes + packet.bytes > depths.bytes || waiting.packets >= depths.packets;
+        if is_full && !self.config.drops_of_longest() {
             return Err(DropCause::QueueFull);
         }
         if let Some(buffer_bytes) = buffer_bytes {
@@ -188,8 +199,12 @@ impl EgressQueue {
                 return Err(DropCause::BufferShare);
             }
         }
-        let Store::Fifo { aqm: Some(aqm), .. } = &mut self.store else {
-            return Ok(false);
+        let aqm = match &mut self.store {
+            Store::Fifo { aqm: Some(aqm), .. } => aqm,
+            store => {
+                store.set_depths(depths);
+                return Ok(false);
+            }
         };
         let verdict = aqm.arriving(&aqm::Arriving {
             now_ns: packet.arrival_ns,

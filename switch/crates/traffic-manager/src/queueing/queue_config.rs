@@ -37,9 +37,10 @@ impl MaxRate {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QueueConfig {
     /// Room in bytes of layer 2 + FCS; `None`: that of the port's FIFO
-    /// ([`PortConfig::fifo_bytes`](crate::PortConfig::fifo_bytes)), or of the common buffer.
+    /// ([`PortConfig::fifo_bytes`](crate::PortConfig::fifo_bytes)), or of the common buffer. A packet beyond is
+    /// refused; with FQ-CoDel others are dropped for it.
     pub depth_bytes: Option<u64>,
-    /// Room in packets; `None`: no limit beside bytes and the common buffer.
+    /// Room in packets, in the same way; `None`: no limit beside bytes and the common buffer.
     pub depth_packets: Option<u64>,
     /// Alpha in millionths: the bytes that it may hold for each byte that is free in the common buffer
     /// ([`QueueingConfig::buffer_bytes`]), 1 to [`BUFFER_SHARE_MAX_PPM`]; `None`: [`BUFFER_SHARE_ONE_PPM`].
@@ -50,4 +51,27 @@ pub struct QueueConfig {
     pub min_rate_bps: Option<u64>,
     /// Active queue management; `None`: drop-tail.
     pub aqm: Option<AqmConfig>,
+}
+
+impl QueueConfig {
+    /// `common_bytes`: the depth in bytes of a queue without one of its own.
+    pub(super) fn depths(&self, common_bytes: u64) -> Depths {
+        Depths {
+            packets: self.depth_packets.unwrap_or(u64::MAX),
+            bytes: self.depth_bytes.unwrap_or(common_bytes),
+        }
+    }
+
+    /// Whether a full queue takes a packet and drops others for it, of its longest flow (RFC 8290, section
+    /// 5.2.3).
+    pub(super) fn drops_of_longest(&self) -> bool {
+        matches!(self.aqm, Some(AqmConfig::FqCodel(_)))
+    }
+}
+
+/// The room of a queue.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Depths {
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
 }

@@ -9,6 +9,7 @@ use super::codel::{Codel, CodelConfig};
 use super::packets::{List, Packets};
 use super::verdict::{Leaving, Verdict};
 use crate::queueing::item::Item;
+use crate::queueing::queue_config::Depths;
 
 /// Most packets that one overflow drops.
 const BATCH_PACKETS: usize = 64;
@@ -22,7 +23,8 @@ pub struct FqCodelConfig {
     pub flows: u32,
     /// Bytes that a flow may send in a round, at least 1.
     pub quantum_bytes: u32,
-    /// Packets of all flows together, at least 1; from there on the longest queue loses its head.
+    /// Packets of all flows together, at least 1. Beyond them, or beyond the depths of the egress queue, the
+    /// longest flow loses packets.
     pub limit_packets: u32,
 }
 
@@ -105,6 +107,7 @@ pub(crate) struct FqCodel {
     new: VecDeque<u32>,
     old: VecDeque<u32>,
     packets: Packets,
+    limits: Depths,
 }
 
 impl FqCodel {
@@ -115,7 +118,19 @@ impl FqCodel {
             new: VecDeque::new(),
             old: VecDeque::new(),
             packets: Packets::new(),
+            limits: Depths {
+                packets: config.limit_packets.into(),
+                bytes: u64::MAX,
+            },
         }
+    }
+
+    /// The depths of the egress queue, from the next packet on.
+    pub(crate) fn set_depths(&mut self, depths: Depths) {
+        self.limits = Depths {
+            packets: depths.packets.min(self.config.limit_packets.into()),
+            ..depths
+        };
     }
 
     pub(crate) fn packets(&self) -> usize {
@@ -153,13 +168,19 @@ impl FqCodel {
             flow.deficit_bytes = self.config.quantum_bytes.into();
             self.new.push_back(at);
         }
-        if self.packets.len() > self.config.limit_packets as usize {
-            self.drop_of_longest(dropped);
+        while self.is_above_limits() {
+            self.drop_of_longest(&mut dropped);
         }
     }
 
-    /// Half of the packets of the longest queue, in bytes, at most 64: from the head.
-    fn drop_of_longest(&mut self, mut dropped: impl FnMut(Item)) {
+    /// One packet is never too many.
+    fn is_above_limits(&self) -> bool {
+        let (packets, bytes) = (self.packets.len() as u64, self.packets.bytes());
+        packets > 1 && (packets > self.limits.packets || bytes > self.limits.bytes)
+    }
+
+    /// Half of the packets of the longest flow, in bytes, at most 64: from the head.
+    fn drop_of_longest(&mut self, dropped: &mut impl FnMut(Item)) {
         let longest = self.flows.iter_mut().reduce(|longest, flow| {
             if flow.bytes > longest.bytes {
                 flow
@@ -170,8 +191,8 @@ impl FqCodel {
         let Some(flow) = longest else {
             return;
         };
-        let half = self.packets.of(&flow.list).count().div_ceil(2);
-        for _ in 0..half.min(BATCH_PACKETS) {
+        let packets = self.packets.of(&flow.list).take(2 * BATCH_PACKETS).count();
+        for _ in 0..packets.div_ceil(2) {
             if let Some(item) = flow.pop(&mut self.packets) {
                 dropped(item);
             }

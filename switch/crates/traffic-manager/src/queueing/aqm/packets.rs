@@ -37,6 +37,7 @@ pub(super) struct Packets {
     /// The first free place; those after it are linked.
     free: u32,
     waiting: usize,
+    bytes: u64,
 }
 
 impl Packets {
@@ -45,12 +46,18 @@ impl Packets {
             places: Vec::new(),
             free: NONE,
             waiting: 0,
+            bytes: 0,
         }
     }
 
     /// Packets of all lists.
     pub(super) fn len(&self) -> usize {
         self.waiting
+    }
+
+    /// Their bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     pub(super) fn first(&self, list: &List) -> Option<&Item> {
@@ -88,6 +95,7 @@ impl Packets {
         }
         list.tail = at;
         self.waiting += 1;
+        self.bytes += item.frame_bytes();
     }
 
     pub(super) fn pop(&mut self, list: &mut List) -> Option<Item> {
@@ -101,6 +109,7 @@ impl Packets {
             list.tail = NONE;
         }
         self.waiting -= 1;
+        self.bytes -= item.frame_bytes();
         Some(item)
     }
 }
