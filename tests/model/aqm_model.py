@@ -480,7 +480,7 @@ class DualPi2:
     def deque(self, queue: list[Item], now_ns: int, drop: Callable[[Item], None]) -> Item | None:
         """``dualpi2_dequeue``."""
         self.update_until(now_ns)
-        p_cl, p_c = 2 * self.p, self.p * self.p
+        p_cl, p_c = min(1.0, 2 * self.p), self.p * self.p
         while self.lq or self.cq:
             name = self.scheduler()
             item = (self.lq if name == "lq" else self.cq).pop(0)

@@ -190,7 +190,8 @@ impl DualPi2 {
     pub(crate) fn pop(&mut self, now_ns: u64, mut dropped: impl FnMut(Item)) -> Option<Item> {
         self.update_until(now_ns);
         let classic = self.base * self.base;
-        let coupled = COUPLING * self.base;
+        // A probability: `recur` would save up what is above 1.
+        let coupled = (COUPLING * self.base).min(1.0);
         loop {
             let from_low_latency = self.low_latency_next();
             let mut item = if from_low_latency {
