@@ -392,12 +392,15 @@ class Pie(Fifo):
         return item
 
 
+MIN_TH_NS = 800_000
+MAX_TH_NS = 1_200_000
+
+
 @dataclass(frozen=True)
 class DualPi2Config:
-    """Target of the classic queue, and minTh of the ramp."""
+    """Target of the classic queue."""
 
     target_ns: int
-    ramp_from_ns: int
 
 
 @dataclass
@@ -470,11 +473,11 @@ class DualPi2:
         return False
 
     def laqm(self, qdelay: int) -> float:
-        """The native probability of the low-latency queue."""
-        if qdelay >= self.config.ramp_from_ns + 400_000:
+        """The native probability of the low-latency queue: a ramp from minTh to maxTh."""
+        if qdelay >= MAX_TH_NS:
             return 1.0
-        if qdelay > self.config.ramp_from_ns:
-            return (qdelay - self.config.ramp_from_ns) / 400_000
+        if qdelay > MIN_TH_NS:
+            return (qdelay - MIN_TH_NS) / (MAX_TH_NS - MIN_TH_NS)
         return 0.0
 
     def deque(self, queue: list[Item], now_ns: int, drop: Callable[[Item], None]) -> Item | None:
@@ -493,9 +496,9 @@ class DualPi2:
                 self.owed -= 9 * item.frame_bytes
             if name == "lq":
                 if p_cl < 1:
-                    item.marked = self.recur(
-                        "lq", max(self.laqm(max(0, now_ns - item.at_ns)), p_cl)
-                    )
+                    # Figure 7, lines 5a to 5d: a queue of one packet is not marked for its time.
+                    native = self.laqm(max(0, now_ns - item.at_ns)) if self.lq else 0.0
+                    item.marked = self.recur("lq", max(native, p_cl))
                 elif self.recur("lq", p_c):
                     drop(item)
                     continue

@@ -14,8 +14,6 @@ const FQ_FLOWS: u32 = 1_024;
 /// The RFC counts a frame without FCS, 1,514 bytes.
 const FQ_QUANTUM_BYTES: u32 = 1_518;
 const FQ_LIMIT_PACKETS: u32 = 10_240;
-/// DualPI2's minTh (RFC 9332).
-const RAMP_FROM_NS: u64 = 800_000;
 /// PIE's QDELAY_REF (RFC 8033), and DualPI2's target.
 const PIE_TARGET_NS: u64 = 15_000_000;
 /// RED's weight is 2^-9, as Floyd and Jacobson's 0.002.
@@ -57,10 +55,7 @@ pub(crate) fn aqm(value: &str, line_rate_bps: Option<u64>) -> Result<AqmConfig, 
                 "" => PIE_TARGET_NS,
                 target => units::duration_ns(target)?,
             };
-            Ok(AqmConfig::DualPi2(DualPi2Config {
-                target_ns,
-                ramp_from_ns: RAMP_FROM_NS.max(frame_ns(line_rate_bps)),
-            }))
+            Ok(AqmConfig::DualPi2(DualPi2Config { target_ns }))
         }
         "red" | "wred" => {
             let profiles: Vec<_> = parameters
@@ -147,15 +142,9 @@ mod tests {
             ecn: true,
         };
         assert_eq!(aqm("pie:ecn", None), Ok(AqmConfig::Pie(pie)));
-        let dual = |target_ns, ramp_from_ns| {
-            Ok(AqmConfig::DualPi2(DualPi2Config {
-                target_ns,
-                ramp_from_ns,
-            }))
-        };
-        assert_eq!(aqm("dualpi2", None), dual(15_000_000, 800_000));
-        let slow = aqm("dualpi2:20ms", Some(10_000_000));
-        assert_eq!(slow, dual(20_000_000, 1_214_400));
+        let dual = |target_ns| Ok(AqmConfig::DualPi2(DualPi2Config { target_ns }));
+        assert_eq!(aqm("dualpi2", None), dual(15_000_000));
+        assert_eq!(aqm("dualpi2:20ms", None), dual(20_000_000));
         let flows = FqCodelConfig {
             codel: CodelConfig { ecn: true, ..codel },
             flows: 1_024,

@@ -127,7 +127,6 @@ fn bench(c: &mut Criterion) {
     };
     let dual = DualPi2Config {
         target_ns: 15_000_000,
-        ramp_from_ns: 800_000,
     };
     let weights = vec![1; QUEUES];
     let strict = |aqm| queues(Scheduler::Strict, Some(aqm));

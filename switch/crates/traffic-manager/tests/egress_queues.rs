@@ -589,7 +589,6 @@ fn l4s_packets_go_first_and_classic_ones_keep_a_tenth() {
     let mut config = QueueingConfig::strict(1);
     config.queues[0].aqm = Some(AqmConfig::DualPi2(DualPi2Config {
         target_ns: 15_000_000,
-        ramp_from_ns: 800_000,
     }));
     tm.set_queues(1, Some(config)).expect("in range");
     for payload in 0..40 {

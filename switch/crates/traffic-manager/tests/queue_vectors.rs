@@ -104,7 +104,6 @@ enum VectorAqm {
     },
     DualPi2 {
         target_ns: u64,
-        ramp_from_ns: u64,
     },
     FqCodel {
         codel: VectorCodel,
@@ -151,13 +150,7 @@ impl VectorAqm {
                 packet_ns,
                 ecn,
             }),
-            Self::DualPi2 {
-                target_ns,
-                ramp_from_ns,
-            } => AqmConfig::DualPi2(DualPi2Config {
-                target_ns,
-                ramp_from_ns,
-            }),
+            Self::DualPi2 { target_ns } => AqmConfig::DualPi2(DualPi2Config { target_ns }),
             Self::FqCodel {
                 codel,
                 flows,

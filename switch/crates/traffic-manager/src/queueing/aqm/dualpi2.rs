@@ -22,6 +22,8 @@ const COUPLING: f64 = 2.0;
 const CLASSIC_MAX: f64 = 0.25;
 /// p_Lmax.
 const LOW_LATENCY_MAX: f64 = 1.0;
+/// minTh: up to this delay the ramp marks nothing.
+const RAMP_FROM_NS: u64 = 800_000;
 /// The length of the ramp.
 const RAMP_NS: u64 = 400_000;
 /// The shares of the line while both queues have packets.
@@ -33,8 +35,6 @@ const CLASSIC_SHARE: i64 = 1;
 pub struct DualPi2Config {
     /// The target of the classic queue's delay, in nanoseconds.
     pub target_ns: u64,
-    /// minTh: up to this delay the ramp marks nothing, in nanoseconds; at least a frame's time.
-    pub ramp_from_ns: u64,
 }
 
 impl DualPi2Config {
@@ -164,10 +164,12 @@ impl DualPi2 {
         self.update_at_ns = Some(at_ns);
     }
 
-    /// `laqm`.
+    /// `laqm` of a packet of low latency that leaves; 0 if no other one waits (figure 7, lines 5a to 5d).
     fn ramp(&self, delay_ns: u64) -> f64 {
-        let above_ns = delay_ns.saturating_sub(self.config.ramp_from_ns);
-        if above_ns >= RAMP_NS {
+        let above_ns = delay_ns.saturating_sub(RAMP_FROM_NS);
+        if self.low_latency.items.is_empty() {
+            0.0
+        } else if above_ns >= RAMP_NS {
             1.0
         } else {
             above_ns as f64 / RAMP_NS as f64
