@@ -102,6 +102,8 @@ class Codel(Fifo):
     count: int = 0
     lastcount: int = 0
     dropping: bool = False
+    other_bytes: int = 0
+    """What waits in other queues of the link: section 4.4."""
 
     def arrive(self, item: Item, queue: list[Item], now_ns: int) -> Verdict:
         """CoDel decides at the head."""
@@ -118,7 +120,8 @@ class Codel(Fifo):
             return None, False
         item = queue.pop(0)
         ok_to_drop = False
-        if now - item.at_ns < self.config.target_ns or size(queue) <= LARGEST_BYTES:
+        waiting_bytes = size(queue) + self.other_bytes
+        if now - item.at_ns < self.config.target_ns or waiting_bytes <= LARGEST_BYTES:
             self.first_above_time = 0
         elif self.first_above_time == 0:
             self.first_above_time = now + self.config.interval_ns
@@ -239,7 +242,9 @@ class FqCodel:
                 (self.new if is_new else self.old).pop(0)
                 self.old.append(number)
                 continue
-            item = self.codels[number].deque(self.queues[number], now_ns, gone)
+            flow, codel = self.queues[number], self.codels[number]
+            codel.other_bytes = size(queue) - size(flow)
+            item = codel.deque(flow, now_ns, gone)
             if item is None:
                 (self.new if is_new else self.old).pop(0)
                 if is_new:

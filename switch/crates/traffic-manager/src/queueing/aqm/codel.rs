@@ -131,10 +131,13 @@ impl Codel {
         Verdict::Drop
     }
 
-    /// `deque` of an empty queue.
-    pub(crate) fn emptied(&mut self) {
+    /// `deque` finds no packet. It may have dropped the last one, as other queues of the link have more: it
+    /// enters the dropping state all the same, and leaves it when it is called again.
+    pub(crate) fn emptied(&mut self, config: &CodelConfig, now_ns: u64) {
         self.first_above_ns = 0;
-        self.dropping = false;
-        self.phase = Phase::First;
+        match std::mem::replace(&mut self.phase, Phase::First) {
+            Phase::Entering => self.enter(config, now_ns),
+            Phase::First | Phase::Dropping => self.dropping = false,
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! FQ-CoDel (RFC 8290): flows by hash, each with a queue and CoDel, served by deficit round robin, new
 //! flows first.
 //!
-//! CoDel counts the bytes of its flow's queue.
+//! CoDel of a flow counts the bytes of all flows, as those that share the link (RFC 8289, section 4.4).
 
 use std::collections::VecDeque;
 
@@ -77,13 +77,13 @@ impl Flow {
     ) -> Option<Item> {
         loop {
             let Some(mut item) = self.pop(packets) else {
-                self.codel.emptied();
+                self.codel.emptied(config, now_ns);
                 return None;
             };
             let leaving = Leaving {
                 now_ns,
                 sojourn_ns: now_ns.saturating_sub(item.arrival_ns()),
-                left_bytes: self.bytes,
+                left_bytes: packets.bytes(),
                 ecn_capable: item.ecn_capable(),
             };
             match self.codel.leaving(config, &leaving) {
