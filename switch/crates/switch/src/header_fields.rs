@@ -73,8 +73,9 @@ fn codepoints(frame: &[u8]) -> HeaderFields {
     }
 }
 
-/// Hash of a frame's flow: of the addresses and the protocol, and the ports of TCP, UDP, DCCP and SCTP
-/// in a packet that is no later fragment; without an IP header, of Ethernet's header.
+/// Hash of a frame's flow: of the addresses and the protocol, and the ports of TCP, UDP, DCCP and SCTP;
+/// without an IP header, of Ethernet's header. A fragment has no ports, not even the first, so that all of a packet
+/// keep their order.
 fn flow(frame: &[u8]) -> u32 {
     let part = |from: usize, to: usize| frame.get(from..to).unwrap_or_default();
     let hash = match header(frame) {
@@ -82,13 +83,13 @@ fn flow(frame: &[u8]) -> u32 {
         Some(Header::V4(at)) => {
             let protocol = part(at + 9, at + 10);
             let hash = hashed(hashed(HASH_START, part(at + 12, at + 20)), protocol);
-            let fragment = match part(at + 6, at + 8) {
-                [high, low] => u16::from_be_bytes([*high, *low]) & 0x1fff,
-                _ => 0,
+            let is_fragment = match part(at + 6, at + 8) {
+                [high, low] => u16::from_be_bytes([*high, *low]) & FRAGMENT != 0,
+                _ => false,
             };
             let header_bytes = usize::from(frame.get(at).copied().unwrap_or(0) & 15) * 4;
             match protocol {
-                [protocol] if fragment == 0 && PORTS.contains(protocol) => {
+                [protocol] if !is_fragment && PORTS.contains(protocol) => {
                     hashed(hash, part(at + header_bytes, at + header_bytes + 4))
                 }
                 _ => hash,
@@ -105,6 +106,9 @@ fn flow(frame: &[u8]) -> u32 {
     };
     (hash ^ hash >> 32) as u32
 }
+
+/// Of the flags and offset of IPv4: more fragments, and the offset.
+const FRAGMENT: u16 = 0x3fff;
 
 /// Protocols whose header begins with two ports.
 const PORTS: [u8; 4] = [6, 17, 33, 132];
@@ -240,14 +244,18 @@ mod tests {
         for at in [26, 33, 23, 34, 37] {
             assert_ne!(with(&|frame| frame[at] ^= 1), same, "byte {at}");
         }
-        // Of a later fragment these are no ports.
-        let fragment = |port| {
+        // The first fragment has ports, the later ones do not.
+        let fragment = |flags: u8, offset, port| {
             with(&|frame| {
-                frame[21] = 1;
+                frame[20] = flags << 5;
+                frame[21] = offset;
                 frame[35] = port;
             })
         };
-        assert_eq!(fragment(1), fragment(2));
+        let (dont_fragment, more) = (2, 1);
+        assert_eq!(fragment(more, 0, 1), fragment(more, 1, 2));
+        assert_eq!(fragment(more, 0, 1), fragment(0, 2, 3));
+        assert_ne!(fragment(dont_fragment, 0, 1), fragment(dont_fragment, 0, 2));
         assert_eq!(of(&v4(0, 0), Reads::Codepoints).flow, 0);
     }
 
