@@ -458,12 +458,21 @@ class DualPi2:
     def put(self, item: Item, queue: list[Item], drop: Callable[[Item], None]) -> None:
         """``dualpi2_enqueue``: the classifier."""
         self.update_until(item.at_ns)
+        if not self.lq and not self.cq:
+            self.owed = 0
         queue.append(item)
         (self.lq if item.ecn % 2 == 1 else self.cq).append(item)
 
     def scheduler(self) -> str:
         """The queue that is next."""
         return "lq" if self.lq and (not self.cq or self.owed <= 0) else "cq"
+
+    def charge(self, name: str, item: Item) -> None:
+        """A packet is sent from a queue. Shares count while both have packets."""
+        if name == "lq" and self.cq:
+            self.owed += item.frame_bytes
+        elif name == "cq" and self.lq:
+            self.owed -= 9 * item.frame_bytes
 
     def first(self, queue: list[Item]) -> Item:
         """The head of that queue."""
@@ -493,12 +502,6 @@ class DualPi2:
             name = self.scheduler()
             item = (self.lq if name == "lq" else self.cq).pop(0)
             queue.remove(item)
-            if not self.lq and not self.cq:
-                self.owed = 0
-            elif name == "lq" and self.cq:
-                self.owed += item.frame_bytes
-            elif name == "cq" and self.lq:
-                self.owed -= 9 * item.frame_bytes
             if name == "lq":
                 if p_cl < 1:
                     # Figure 7, lines 5a to 5d: a queue of one packet is not marked for its time.
@@ -514,5 +517,6 @@ class DualPi2:
                     drop(item)
                     continue
                 item.marked = True
+            self.charge(name, item)
             return item
         return None

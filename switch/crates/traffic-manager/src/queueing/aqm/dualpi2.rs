@@ -179,6 +179,9 @@ impl DualPi2 {
     /// `dualpi2_enqueue`.
     pub(crate) fn push(&mut self, item: Item) {
         self.update_until(item.arrival_ns());
+        if self.packets() == 0 {
+            self.credit = 0;
+        }
         let half = if item.low_latency() {
             &mut self.low_latency
         } else {
@@ -204,7 +207,6 @@ impl DualPi2 {
             let Some(item) = &mut item else {
                 return None;
             };
-            self.charge(from_low_latency, item.frame_bytes());
             let kept = if !from_low_latency {
                 let hit = self.classic.recur(classic);
                 let marks = item.ecn_capable() && classic < CLASSIC_MAX;
@@ -221,19 +223,18 @@ impl DualPi2 {
                 true
             };
             if kept {
+                self.charge(from_low_latency, item.frame_bytes());
                 return Some(*item);
             }
             dropped(*item);
         }
     }
 
-    /// A packet leaves one of the queues.
+    /// A packet leaves one of the queues for the line.
     fn charge(&mut self, from_low_latency: bool, bytes: u64) {
         // A frame's length fits 2^17.
         let bytes = bytes as i64;
-        if self.packets() == 0 {
-            self.credit = 0;
-        } else if from_low_latency && !self.classic.items.is_empty() {
+        if from_low_latency && !self.classic.items.is_empty() {
             self.credit += CLASSIC_SHARE * bytes;
         } else if !from_low_latency && !self.low_latency.items.is_empty() {
             self.credit -= LOW_LATENCY_SHARE * bytes;
