@@ -94,7 +94,7 @@ class CodelConfig:
 
 @dataclass
 class Codel(Fifo):
-    """RFC 8289, section 5, with ECN as in RFC 8290."""
+    """RFC 8289, section 5, with marks as in Linux's ``codel_impl.h``: no RFC has them."""
 
     config: CodelConfig
     first_above_time: int = 0

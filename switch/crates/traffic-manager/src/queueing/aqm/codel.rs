@@ -2,8 +2,8 @@
 //! interval, each time sooner.
 //!
 //! The RFC's `deque` loops over packets. Here the queue asks for each packet, so the place in the loop is
-//! kept in [`Phase`]. ECN as in RFC 8290: an ECN-capable packet is marked where another one is
-//! dropped, and is sent.
+//! kept in [`Phase`]. No RFC has the marks; they are as in Linux's `codel_impl.h`: an ECN-capable packet is
+//! marked where another one is dropped, and is sent.
 
 use super::verdict::{Leaving, Verdict};
 

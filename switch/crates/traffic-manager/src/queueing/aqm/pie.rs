@@ -1,7 +1,7 @@
 //! PIE (RFC 8033): drops or marks on arrival with a probability that a controller moves every 15 ms by
 //! the time that packets wait.
 //!
-//! The latency is that of the packet that left last (section 5.2: time stamps); an empty queue has
+//! The latency is that of the packet that left last (section 4.3: time stamps); an empty queue has
 //! none. The updates that are due are made when a packet comes or leaves. Nothing of the RFC's optional
 //! parts is here but ECN (section 5.1) and the cap of a
 //! step up (section 5.5).
