@@ -404,9 +404,6 @@ class ScenarioRun:
         seconds = self.scenario.seconds + 1
         return {
             **self.measuring.series(seconds),
-            "estimates": [
-                [round(rtt, 4), round(there, 4)] for rtt, there in self.samples.estimates
-            ],
             "bottleneck_drops": {
                 "at_ms": [at_ns // 1_000_000 for at_ns, _ in self.drops],
                 "packets": [packets for _, packets in self.drops],
