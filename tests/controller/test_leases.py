@@ -12,6 +12,7 @@ from etcd_members import MISSING, Members
 
 from pacer_controller.southbound import FenceError, NotHeldError, Tenure, fence_of, generation_of
 from pacer_controller.stores import Entry, Event, Status
+from pacer_controller.stores.base import epoch_above
 from pacer_controller.stores.etcd.client import Access, EtcdClient
 from pacer_controller.stores.etcd.renewal import MARGIN_S, STUCK_S, Renewal
 from pacer_controller.stores.etcd.store import EtcdStore
@@ -195,5 +196,26 @@ def test_generations_are_in_the_order_of_fencing_numbers() -> None:
     assert generations == sorted(set(generations))
     assert all(generation < 2**64 for generation in generations)
     for fence, generation in zip(fences, generations, strict=True):
-        assert generation_of(fence_of(generation)) == generation
-        assert fence_of(generation) >= fence
+        assert generation_of(fence_of(generation, fence)) == generation
+        assert fence_of(generation, fence) >= fence
+
+
+@pytest.mark.parametrize("epoch", [1, 7_000_000, 2**23 - 1, 2**23, 2**40, 2**61 + 5])
+@pytest.mark.parametrize(
+    "remembered", [0, 5, 7_000_000 << 41, 7_000_000 << 41 | 2**40, 2**63 + 1, 2**64 - 1]
+)
+def test_any_generation_that_a_bridge_remembers_is_outbid(epoch: int, remembered: int) -> None:
+    """Among them those before and after an epoch that P4Runtime's election ids have raised."""
+    revision = 1000
+    fence = epoch << 64 | revision
+    if distance(remembered, generation_of(fence)) > 0:
+        return
+    above = fence_of(remembered, fence)
+    assert above >= fence
+    raised = epoch_above(above) << 64 | revision + 1
+    assert distance(remembered, generation_of(raised)) > 0
+
+
+def distance(cached: int, generation: int) -> int:
+    """Return how much newer an id is, as a bridge computes it (OpenFlow 1.3.5, 6.3.6)."""
+    return (generation - cached + 2**63) % 2**64 - 2**63

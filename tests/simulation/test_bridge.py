@@ -19,6 +19,7 @@ from pacer_controller.openvswitch.ovsdb import Database, OvsdbError
 from pacer_controller.rows import Change, Op, Rows, row
 from pacer_controller.schemas import ClassSpec
 from pacer_controller.southbound import DriverContext, NotHeldError, State, Unfenced
+from pacer_controller.stores.base import epoch_above
 
 QUEUE = {1: {"rate": "1000000", "mode": "static", "limit": "65536"}}
 GARBLED = 20
@@ -243,5 +244,41 @@ def test_a_bridge_goes_to_another_controller_only_after_10_s_without_an_answer(
         await asyncio.sleep(5)
         assert tenure.said[-1] is False
         running.cancel()
+
+    run(loop, work)
+
+
+class _Raised(Unfenced):
+    """A right whose store has an epoch of its own, as `Leases` has."""
+
+    def __init__(self, epoch: int) -> None:
+        super().__init__()
+        self._epoch = epoch
+
+    async def bid(self, above: int = 0) -> int:
+        """Return the next revision, of a higher epoch if needed."""
+        self._last += 1
+        if above >= self._epoch << 64:
+            self._epoch = epoch_above(above)
+        return self._epoch << 64 | self._last
+
+
+@pytest.mark.parametrize(("former", "raised"), [(7_000_000, 2**40), (2**23 - 1, 2**40 + 2**22)])
+def test_a_bridge_follows_an_epoch_that_another_switch_has_raised(
+    loop: SimulatedLoop, bridge: Bridge, former: int, raised: int
+) -> None:
+    """Generation ids have fewer bits than P4Runtime's election ids, so they wrap around."""
+    config = switch_from(bridge.name, bridge.settings)
+    assert isinstance(config, OpenVSwitchConfig)
+
+    async def work() -> None:
+        for epoch in (former, raised, raised + 1, 2**61):
+            driver = OpenVSwitch(config, DriverContext(dict, tenure=_Raised(epoch)))
+            running = asyncio.create_task(driver.run())
+            await asyncio.sleep(1.5)
+            reached = driver.state
+            running.cancel()
+            await asyncio.wait([running])
+            assert reached is State.CONNECTED, driver.last_error
 
     run(loop, work)

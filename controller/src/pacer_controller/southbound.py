@@ -87,18 +87,36 @@ class Unfenced:
         """Do nothing (`Tenure.reaches`)."""
 
 
-def generation_of(fence: int) -> int:
-    """Return the OpenFlow generation id (64 bits) of a fencing number, in the same order.
+_REVISION_BITS = 41
+_EPOCHS = 1 << (64 - _REVISION_BITS)
+"""The number of epochs that generation ids tell apart."""
 
-    41 bits of revision are enough for 139 years of 500 writes/s; the epoch fits 23 bits until 2038.
+
+def generation_of(fence: int) -> int:
+    """Return the OpenFlow generation id (64 bits) of a fencing number.
+
+    41 bits of revision are enough for 139 years of 500 writes/s. The low 23 bits of the epoch are
+    the rest. A bridge compares ids by their distance modulo 2^64 (OpenFlow 1.3.5, 6.3.6), so that
+    they may wrap around; an epoch can be so high because of the ids that P4Runtime switches
+    remember. If ids are out of order after that, `fence_of` says what to bid.
     """
     epoch, revision = fence >> 64, fence & (2**64 - 1)
-    return ((epoch << 41) | (revision & (2**41 - 1))) & (2**64 - 1)
+    return (epoch % _EPOCHS) << _REVISION_BITS | (revision & (2**_REVISION_BITS - 1))
 
 
-def fence_of(generation: int) -> int:
-    """Return the highest fencing number with an OpenFlow generation id."""
-    return (generation >> 41) << 64 | (2**64 - 2**41) | (generation & (2**41 - 1))
+def fence_of(generation: int, fence: int) -> int:
+    """Return the highest fencing number with an OpenFlow generation id, near another number.
+
+    Args:
+        generation: the generation id that a bridge remembers.
+        fence: the number whose generation id the bridge has found to be older. The result has the
+            lowest epoch that is not below this number's; the next epoch's ids are newer.
+
+    """
+    epoch, known = fence >> 64, generation >> _REVISION_BITS
+    epoch += (known - epoch) % _EPOCHS
+    bits = 2**_REVISION_BITS
+    return epoch << 64 | (2**64 - bits) | (generation & (bits - 1))
 
 
 class State(Enum):

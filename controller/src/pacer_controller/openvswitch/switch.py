@@ -232,7 +232,7 @@ class OpenVSwitch:
             try:
                 await connection.become_master(generation_of(fence))
             except StaleRoleError as error:
-                fence = await self._context.tenure.bid(fence_of(error.generation))
+                fence = await self._context.tenure.bid(fence_of(error.generation, fence))
                 await self._in_thread(self._database.fence, fence)
             else:
                 return
