@@ -8,16 +8,24 @@ from typing import Any
 import finsy as fy
 import grpc.aio
 import pytest
+from finsy.proto import U128, p4r
 
 from controller_harness import COMPILED
 from pacer_controller.config import SwitchConfig, parse_switch, switch_from
 from pacer_controller.entries import FORWARD, MEASURED_FLOWS, MONITOR, WIRE, class_row
 from pacer_controller.learning import forward_row, source_row
 from pacer_controller.p4rt import P4Switch, access
+from pacer_controller.p4rt.session import Bidder, OutbidError
 from pacer_controller.records import Indices
 from pacer_controller.rows import Change, Key, Op, Row, by_key
 from pacer_controller.schemas import ClassSpec
-from pacer_controller.southbound import DriverContext, Refusal, State, SwitchUnreadableError
+from pacer_controller.southbound import (
+    DriverContext,
+    Refusal,
+    State,
+    SwitchUnreadableError,
+    Unfenced,
+)
 
 A = 0x020000000001
 FRAME = b"\xff" * 6 + A.to_bytes(6, "big") + b"\x08\x00" + bytes(46)
@@ -211,3 +219,60 @@ def test_an_index_given_back_waits_a_whole_round() -> None:
     # 2 has been free for longer than 4.
     assert [take(), take()] == [2, 4]
     assert indices.free(4) is None
+
+
+class Occupied:
+    """A switch's answers to bids, whose primary of another store has a high election id."""
+
+    def __init__(self, primary_id: int) -> None:
+        self.primary_id = primary_id
+        self.device_id = 0
+        self._p4client = self
+        self._answer: Any = None
+
+    async def send(self, request: Any) -> None:
+        """Take a bid."""
+        bid = U128.decode(request.arbitration.election_id)
+        code = fy.GRPCStatusCode.OK if bid >= self.primary_id else fy.GRPCStatusCode.ALREADY_EXISTS
+        self.primary_id = max(self.primary_id, bid)
+        update = p4r.MasterArbitrationUpdate(election_id=U128.encode(self.primary_id))
+        update.status.code = code.value
+        self._answer = p4r.StreamMessageResponse(arbitration=update)
+
+    async def receive(self) -> Any:
+        """Return the answer to the last bid."""
+        return self._answer
+
+    def _become_primary(self) -> None:
+        """Be told of the role."""
+
+    _become_backup = _become_primary
+
+
+class Leased(Unfenced):
+    """The right to write that a lease gives."""
+
+    exclusive = True
+
+
+@pytest.mark.parametrize("above", [9, 2**100, 2**125])
+def test_the_holder_of_a_lease_outbids_a_foreign_primary(above: int) -> None:
+    switch: Any = Occupied(above)
+    bidder = Bidder(Leased(), looks_first=False)
+    asyncio.run(bidder.handshake(switch))
+    assert bidder.is_primary
+    assert bidder.election_id == switch.primary_id > above
+    # Another one takes the switch during the session: a new session outbids it.
+    update = p4r.MasterArbitrationUpdate(election_id=U128.encode(switch.primary_id + 1))
+    update.status.code = fy.GRPCStatusCode.ALREADY_EXISTS.value
+    with pytest.raises(OutbidError):
+        asyncio.run(bidder.update(switch, update))
+    assert not bidder.is_primary
+
+
+def test_controllers_without_a_lease_are_backups_of_each_other() -> None:
+    switch: Any = Occupied(9)
+    bidder = Bidder(Unfenced(), looks_first=True)
+    asyncio.run(bidder.handshake(switch))
+    assert not bidder.is_primary
+    assert switch.primary_id == 9

@@ -7,7 +7,9 @@ right to write bids none: it only reads, without a stream. finsy has no hook for
 subclasses its classes; finsy's version is pinned.
 
 A switch remembers the highest id for ever. If it has no primary and remembers an id higher than the
-session's, the store's epoch is raised above that id.
+session's, the store's epoch is raised above that id. The holder of a lease also outbids a primary
+with a higher id: that controller has no lease of the store. A holder that no longer has the lease
+gets no further number. An id of 2^126 or more cannot be outbid (`stores.base.EPOCH_MOST`).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,7 +21,7 @@ from finsy.p4arbitrator import Arbitrator
 from finsy.p4client import P4Client
 from finsy.proto import U128, p4r, p4r_grpc
 
-from pacer_controller.southbound import NotHeldError, Tenure
+from pacer_controller.southbound import FenceError, NotHeldError, Tenure
 
 BIDS_MOST = 4
 """Most bids in a row; each is above the id that the switch remembered at the time."""
@@ -57,6 +59,10 @@ class TooHighError(RuntimeError):
     """The switch still remembers a higher election id than the store can give."""
 
 
+class OutbidError(FenceError):
+    """A controller without a lease of the store became primary; the next session outbids it."""
+
+
 class Bidder(Arbitrator):
     """Arbitration with ids from the store.
 
@@ -92,11 +98,15 @@ class Bidder(Arbitrator):
         for _ in range(BIDS_MOST):
             self.election_id = await self._tenure.bid(above)
             code, self.primary_id = await self._asked(switch)
-            if code is not fy.GRPCStatusCode.NOT_FOUND:
-                self.is_primary = code is fy.GRPCStatusCode.OK
+            self.is_primary = code is fy.GRPCStatusCode.OK
+            if self.is_primary or self._is_backup(code):
                 return
             above = self.primary_id
         raise TooHighError(f"the switch remembers election id {above}, and takes no higher one")
+
+    def _is_backup(self, code: fy.GRPCStatusCode) -> bool:
+        """Whether to be the backup of the present primary; the holder of a lease outbids it."""
+        return code is not fy.GRPCStatusCode.NOT_FOUND and not self._tenure.exclusive
 
     async def _asked(self, switch: Any) -> tuple[fy.GRPCStatusCode, int]:
         """Send an update; return the status, and the highest id of the switch."""
@@ -118,6 +128,9 @@ class Bidder(Arbitrator):
 
         Raises:
             NotHeldError: this controller may not write.
+            OutbidError: another controller is primary, although this one has the lease. The
+                connection is made anew after a pause, so that two controllers that outbid each
+                other do not do so without end at full speed.
             TooHighError: the switch remembers a higher id than any bid.
 
         """
@@ -129,6 +142,8 @@ class Bidder(Arbitrator):
             self._bids = 0
         if self.is_primary != was_primary:
             (switch._become_primary if self.is_primary else switch._become_backup)()
+        if status is fy.GRPCStatusCode.ALREADY_EXISTS and not self._is_backup(status):
+            raise OutbidError(f"another controller is primary with election id {self.primary_id}")
         if status is fy.GRPCStatusCode.NOT_FOUND:
             # The switch has no primary; the answer to this bid is the next update.
             self._bids += 1
