@@ -20,6 +20,7 @@ from pacer_controller.rows import Change, Op, Rows, row
 from pacer_controller.schemas import ClassSpec
 from pacer_controller.southbound import DriverContext, NotHeldError, State, Unfenced
 from pacer_controller.stores.base import epoch_above
+from pacer_controller.stores.etcd.assignment import Member, assign
 
 QUEUE = {1: {"rate": "1000000", "mode": "static", "limit": "65536"}}
 GARBLED = 20
@@ -282,3 +283,101 @@ def test_a_bridge_follows_an_epoch_that_another_switch_has_raised(
             assert reached is State.CONNECTED, driver.last_error
 
     run(loop, work)
+
+
+class _Pair:
+    """The right to write of two controllers, which the rule of `assign` gives."""
+
+    def __init__(self) -> None:
+        self.holder = ""
+        self.cannot: dict[str, set[str]] = {"c0": set(), "c1": set()}
+        self.changed = asyncio.Event()
+        self.fences = 0
+
+    def share(self) -> None:
+        """Let the rule decide again."""
+        members = {name: Member(cannot=frozenset(cannot)) for name, cannot in self.cannot.items()}
+        holders = {"s0": self.holder} if self.holder else {}
+        self.holder = assign(members, ["s0"], {"s0"}, holders)["s0"]
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+
+class _Half(Unfenced):
+    """The right to write of one of the two."""
+
+    exclusive = True
+
+    def __init__(self, pair: _Pair, name: str) -> None:
+        super().__init__()
+        self._pair, self._name = pair, name
+
+    @property
+    def held(self) -> bool:  # type: ignore[override]
+        """Whether the rule gives it the bridge."""
+        return self._pair.holder == self._name
+
+    async def bid(self, above: int = 0) -> int:
+        """Return the next number of both."""
+        self._pair.fences = max(self._pair.fences, above) + 1
+        return self._pair.fences
+
+    async def becomes(self, held: bool) -> None:
+        """Wait for a change."""
+        while self.held is not held:
+            await self._pair.changed.wait()
+
+    def reaches(self, reachable: bool) -> None:
+        """Note it for the rule."""
+        cannot = self._pair.cannot[self._name]
+        if reachable == ("s0" in cannot):
+            (cannot.discard if reachable else cannot.add)("s0")
+            self._pair.share()
+
+
+def test_a_bridge_goes_back_to_a_controller_that_it_answers_again(
+    loop: SimulatedLoop, network: Network, bridge: Bridge
+) -> None:
+    """The link of one controller fails and heals; then the link of the other one fails for good."""
+    config = switch_from(bridge.name, {**bridge.settings, "qos_type": "auto"})
+    assert isinstance(config, OpenVSwitchConfig)
+
+    def cut(name: str) -> None:
+        for one, other in ((loop.node(name), bridge.node), (bridge.node, loop.node(name))):
+            network.cut(one, other)
+
+    async def work() -> None:
+        pair = _Pair()
+        pair.share()
+        first = pair.holder
+        (second,) = pair.cannot.keys() - {first}
+        drivers = {
+            name: OpenVSwitch(config, DriverContext(dict, tenure=_Half(pair, name)))
+            for name in pair.cannot
+        }
+        processes = {n: Process(loop, loop.node(n)) for n in drivers}
+        running = [processes[n].spawn(driver.run()) for n, driver in drivers.items()]
+        await asyncio.sleep(10)
+        assert drivers[first].state is State.CONNECTED
+        # The other one only reads the bridge.
+        assert drivers[second].state is State.BACKUP
+        assert drivers[second].capabilities.ecn
+        assert drivers[second].capabilities == drivers[first].capabilities
+        assert drivers[second].ports == drivers[first].ports != []
+        assert (await drivers[second].read([])).ports is not None
+        cut(first)
+        await asyncio.sleep(40)
+        assert pair.holder == second
+        assert drivers[second].state is State.CONNECTED
+        network.mend(loop.node(first), bridge.node)
+        network.mend(bridge.node, loop.node(first))
+        await asyncio.sleep(40)
+        assert pair.holder == second
+        cut(second)
+        await asyncio.sleep(60)
+        assert pair.holder == first
+        assert drivers[first].state is State.CONNECTED
+        for task in running:
+            task.cancel()
+
+    run(loop, work, "c2")

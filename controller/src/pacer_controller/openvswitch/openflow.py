@@ -90,11 +90,15 @@ class OpenFlow:
 
         """
         kind, _, rest = target.partition(":")
-        if kind == "unix":
-            reader, writer = await asyncio.open_unix_connection(rest)
-        else:
-            host, _, port = rest.rpartition(":")
-            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                if kind == "unix":
+                    reader, writer = await asyncio.open_unix_connection(rest)
+                else:
+                    host, _, port = rest.rpartition(":")
+                    reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        except TimeoutError:
+            raise OpenFlowError(f"no answer within {TIMEOUT_S:g} s") from None
         async with cls.over(reader, writer) as connection:
             yield connection
 

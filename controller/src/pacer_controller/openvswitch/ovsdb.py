@@ -312,6 +312,13 @@ class Database:
             # An error means that there was no lock to release.
             self._call("unlock", [self._lock])
 
+    def release(self) -> None:
+        """Give the lock up, and only read from now on."""
+        self._owned, self._number = False, None
+        with contextlib.suppress(OvsdbError):
+            # If the connection is closed, the lock is free, or another controller's.
+            self.unlock()
+
     @_reading()
     def qos_type(self) -> str:
         """Return the best type of QoS rows that the bridge's ports can have.

@@ -114,7 +114,7 @@ class OpenVSwitch:
     @property
     def reachable(self) -> bool:
         """Whether the bridge is connected, or no attempt to connect has been made yet."""
-        return self._openflow is not None or self.last_error is None or self.state is State.BACKUP
+        return self._openflow is not None or self.last_error is None
 
     @property
     def measuring(self) -> Measuring | None:
@@ -161,19 +161,13 @@ class OpenVSwitch:
         """The time when the first attempt since the last connection began."""
         try:
             while True:
+                changed = False
+                began_s = time.monotonic()
                 try:
-                    began_s = time.monotonic()
-                    fence = await self._own()
-                    async with OpenFlow.connect(self.config.openflow) as connection:
-                        await self._lead(connection, fence)
-                        self._openflow = connection
-                        self._context.tenure.reaches(True)
-                        failing_s = None
-                        self.counters.connects += 1
-                        retry_s = RETRY_FIRST_S
-                        await self._serve(connection)
+                    changed = await self._session()
                 except NotHeldError:
                     self.last_error = None
+                    began_s = time.monotonic()
                 except (OSError, OpenFlowError, OvsdbError, FenceError) as error:
                     text = str(error) or type(error).__name__
                     if text != self.last_error:
@@ -186,15 +180,16 @@ class OpenVSwitch:
                 finally:
                     if self._openflow is not None:
                         # The bridge has answered up to now.
-                        began_s = time.monotonic()
+                        began_s, failing_s = time.monotonic(), None
+                        retry_s = RETRY_FIRST_S
                         self.counters.disconnects += 1
                     self._openflow = None
                     self._held = None
                     self._qos_type = None
                     self._set_state(State.PENDING)
-                if not self._context.tenure.held:
-                    failing_s = None
-                elif time.monotonic() - (failing_s := failing_s or began_s) > UNREACHED_S:
+                if changed:
+                    continue
+                if time.monotonic() - (failing_s := failing_s or began_s) > UNREACHED_S:
                     self._context.tenure.reaches(False)
                 await asyncio.sleep(retry_s)
                 retry_s = min(retry_s * 2, RETRY_MOST_S)
@@ -202,29 +197,94 @@ class OpenVSwitch:
             self._database.close()
             self._thread.shutdown(wait=False)
 
-    async def _own(self) -> int:
-        """Wait until this controller owns the bridge; return the bridge's fencing number."""
+    async def _session(self) -> bool:
+        """Connect once, and drive the bridge or stand by; return True when the turn came."""
+        fence = await self._own()
+        async with OpenFlow.connect(self.config.openflow) as connection:
+            if fence is None:
+                await self._stand_by(connection)
+                return True
+            await self._lead(connection, fence)
+            self._note_connected(connection)
+            await self._serve(connection)
+        return False
+
+    def _note_connected(self, connection: OpenFlow) -> None:
+        self._openflow = connection
+        self.counters.connects += 1
+        self._context.tenure.reaches(True)
+
+    async def _own(self) -> int | None:
+        """Take the bridge, and return its fencing number; None if another controller drives it."""
         tenure = self._context.tenure
-        while True:
-            if not tenure.held:
-                self._set_state(State.BACKUP)
-                await tenure.becomes(True)
-            if await self._in_thread(partial(self._database.lock, steal=tenure.exclusive)):
-                break
-            await self._in_thread(self._database.unlock)
-            self._set_state(State.BACKUP)
-            await asyncio.sleep(LOCK_POLL_S)
+        if not tenure.held or not await self._lock():
+            await self._in_thread(self._database.release)
+            return None
         fence = await tenure.bid()
         for _ in range(BIDS_MOST):
             above = await self._in_thread(self._database.fence, fence)
             if not above:
                 break
             fence = await tenure.bid(above)
+        await self._choose_type()
+        return fence
+
+    async def _lock(self) -> bool:
+        """Take the bridge's lock; return whether this controller has it."""
+        steal = self._context.tenure.exclusive
+        return await self._in_thread(partial(self._database.lock, steal=steal))
+
+    async def _choose_type(self) -> None:
+        """Choose the type of the queues, on which the bridge's capabilities depend."""
         self._qos_type = self.config.qos_type
         if self._qos_type == "auto":
             self._qos_type = await self._in_thread(self._database.qos_type)
         self.capabilities = _capabilities(self._qos_type)
-        return fence
+
+    async def _stand_by(self, connection: OpenFlow) -> None:
+        """Only read the bridge until this controller may drive it.
+
+        So a backup knows what the bridge is capable of, has its counters, and notices whether the
+        bridge answers it, also after it has failed to drive it.
+
+        Raises:
+            OpenFlowError, OvsdbError: the bridge does not answer any longer.
+
+        """
+        async with self._context.permits.permit():
+            await self._choose_type()
+            self._note_connected(connection)
+            await self.refresh_ports()
+        self.last_error = None
+        self._set_state(State.BACKUP)
+        closed = asyncio.create_task(connection.closed.wait())
+        probe = asyncio.create_task(self._probe(connection))
+        turn = asyncio.create_task(self._turn())
+        try:
+            await asyncio.wait({closed, turn}, return_when=asyncio.FIRST_COMPLETED)
+            if not turn.done():
+                raise OpenFlowError("connection closed")
+            turn.result()
+        finally:
+            for task in (closed, probe, turn):
+                task.cancel()
+
+    async def _turn(self) -> None:
+        """Wait until this controller may drive the bridge.
+
+        Raises:
+            OvsdbError: the database does not answer.
+
+        """
+        tenure = self._context.tenure
+        if not tenure.held:
+            await tenure.becomes(True)
+            return
+        # Without a lease the bridge's lock decides.
+        await asyncio.sleep(LOCK_POLL_S)
+        while not await self._lock():
+            await self._in_thread(self._database.release)
+            await asyncio.sleep(LOCK_POLL_S)
 
     async def _lead(self, connection: OpenFlow, fence: int) -> None:
         """Become the bridge's master, so that former masters may no longer write."""
@@ -439,7 +499,7 @@ class OpenVSwitch:
     async def read(self, classes: Sequence[int]) -> Reading:
         """Read counters (`southbound.Driver.read`)."""
         connection = self._openflow
-        if connection is None or self.state is not State.CONNECTED:
+        if connection is None or self.state is State.PENDING:
             return Reading()
         try:
             _, flow_counts = await connection.read_flows()

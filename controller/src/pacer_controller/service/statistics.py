@@ -82,7 +82,7 @@ async def statistics(found: ManagedSwitch, samples: Samples, age_s: float = 0.0)
     described = driver.describe()
     return {
         "switch": found.name,
-        "state": driver.state.value,
+        "state": found.state,
         "reachable": driver.reachable,
         "last_error": driver.last_error,
         "now_ns": reading.now_ns,
