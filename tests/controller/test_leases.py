@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from etcd_members import MISSING, Members
@@ -14,11 +15,11 @@ from pacer_controller.southbound import FenceError, NotHeldError, Tenure, fence_
 from pacer_controller.stores import Entry, Event, Status
 from pacer_controller.stores.base import epoch_above
 from pacer_controller.stores.etcd.client import Access, EtcdClient
-from pacer_controller.stores.etcd.renewal import MARGIN_S, STUCK_S, Renewal
+from pacer_controller.stores.etcd.leases import LEASE_S, Leases, lease_clock
+from pacer_controller.stores.etcd.renewal import MARGIN_S, STUCK_S, Renewal, Term
 from pacer_controller.stores.etcd.store import EtcdStore
 
 WAIT_S = 60.0
-LEASE_S = 3
 
 
 class Nobody:
@@ -90,7 +91,7 @@ def test_who_cannot_reach_etcd_stops_before_its_lease_can_end(members: Members) 
             await until_held(tenure)
             await asyncio.to_thread(members.kill, 0)
             # All renewals were requested before this time.
-            last_s = time.monotonic()
+            last_s = lease_clock()
             ahead_s = 0.0
             store.leases._clock = lambda: last_s + ahead_s
             ahead_s = LEASE_S - MARGIN_S
@@ -100,6 +101,26 @@ def test_who_cannot_reach_etcd_stops_before_its_lease_can_end(members: Members) 
                 await tenure.bid()
 
     asyncio.run(run())
+
+
+def test_a_lease_ends_while_the_machine_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux's monotonic clock stands still then, and its boot-time clock goes on."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        pytest.skip("not run: no CLOCK_BOOTTIME")
+    suspended_s = 0.0
+    gettime = time.clock_gettime
+
+    def with_suspend(clock: int) -> float:
+        return gettime(clock) + (suspended_s if clock == time.CLOCK_BOOTTIME else 0.0)
+
+    monkeypatch.setattr(time, "clock_gettime", with_suspend)
+    client: Any = None
+    leases = Leases(client, client, "/leases/", "one")
+    leases._lease, leases._mine["s1"] = 7, 1
+    leases._renewal.term = Term(7, leases._clock() + LEASE_S)
+    assert leases.held("s1")
+    suspended_s = LEASE_S + 1
+    assert not leases.held("s1")
 
 
 def test_a_busy_event_loop_keeps_its_lease(members: Members) -> None:

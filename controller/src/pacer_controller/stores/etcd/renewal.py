@@ -38,7 +38,7 @@ class Term:
 
     Attributes:
         lease: the id of the lease; 0: there is none.
-        until_s: the time at which it may end, by the monotonic clock, less the margin.
+        until_s: the time at which it may end, by the clock of `Renewal`, less the margin.
 
     """
 
@@ -52,7 +52,7 @@ class Renewal:
     Args:
         client: a client of the etcd cluster that nothing else uses.
         lease_s: the time to live of the lease, in seconds.
-        clock: a monotonic clock, in seconds.
+        clock: a monotonic clock that counts the time of a suspend, in seconds.
         changed: called, in this thread, when there is another lease, or the term is valid again
             after it was not.
 
