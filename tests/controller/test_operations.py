@@ -275,7 +275,7 @@ def logging_as_before() -> Iterator[None]:
         (["--listen", "0.0.0.0:0"], "not loopback, and there is no token"),
         (["--listen", "0.0.0.0:0", "--token-file", "LONG"], "would send the token in clear"),
         (["--token-file", "OPEN"], "others may read or change it"),
-        (["--store", "sqlite:a", "--state", "b"], "one of them"),
+        (["--store", "sqlite:a", "--state", "b"], "there can be one store"),
         (["--store", "postgres://x"], "want sqlite:PATH or etcd://"),
         (["--store", "etcd://127.0.0.1:1", "--store-ca", "SHORT"], "--store-ca"),
         (["--store", "etcd://127.0.0.1:1", "--lease", "1"], "want 2 to 60"),

@@ -193,11 +193,11 @@ AnySwitchConfig = SwitchConfig | OpenVSwitchConfig
 
 @dataclass(frozen=True)
 class Config:
-    """Settings of the service at start."""
+    """Settings of the service at start; `store` is None if no store is named."""
 
     switches: tuple[AnySwitchConfig, ...]
     listen: str = DEFAULT_LISTEN
-    store: str = "sqlite::memory:"
+    store: str | None = None
 
 
 def parse_listen(text: str) -> tuple[str, int]:

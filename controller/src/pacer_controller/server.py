@@ -55,6 +55,9 @@ SILENT_MS = 60_000
 _INSTALLED_PROGRAMS = Path("/usr/share/p4-pspacer/compiled")
 """Compiled P4 programs of the Debian package."""
 
+_STATE_FILE = "state.sqlite"
+_IN_MEMORY = f"{config.SQLITE}:memory:"
+
 FILES_MOST = 4096
 """Wanted limit of open files, for the connections of clients and to switches."""
 
@@ -169,8 +172,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--store",
         metavar="URL",
-        help="where the desired state is: sqlite:FILE for one controller (default: in memory), or "
-        "etcd://[USER@]HOST:PORT[,HOST:PORT...][/PREFIX], which any number of controllers share",
+        help="where the desired state is: sqlite:FILE for one controller, or "
+        "etcd://[USER@]HOST:PORT[,HOST:PORT...][/PREFIX], which any number of controllers share "
+        "(default: state.sqlite in systemd's state directory of the service; in memory without)",
     )
     made.add_argument("--state", metavar="FILE", help="the same as --store sqlite:FILE")
     add_store_options(made)
@@ -210,21 +214,33 @@ def _configure(arguments: argparse.Namespace) -> config.Config:
     return config.Config(
         switches=config.check_switches([*kept, *given]),
         listen=arguments.listen or base.listen,
-        store=_store_url(arguments) or base.store,
+        store=_store_url(arguments, base.store),
     )
 
 
-def _store_url(arguments: argparse.Namespace) -> str | None:
-    """Return the store of the options.
+def _store_url(arguments: argparse.Namespace, configured: str | None) -> str:
+    """Return the store of the options, else of the configuration file, else the default.
+
+    The default is a file in the state directory that systemd gives a service, so that a service
+    whose configuration names no store keeps its state; without such a directory it is in memory.
 
     Raises:
-        ConfigError: the options name two stores.
+        ConfigError: they name two stores.
 
     """
-    if arguments.state and arguments.store:
-        raise config.ConfigError("--state and --store: one of them")
-    url: str | None = arguments.store
-    return f"{config.SQLITE}{arguments.state}" if arguments.state else url
+    named = {
+        "--state": f"{config.SQLITE}{arguments.state}" if arguments.state else None,
+        "--store": arguments.store,
+        str(arguments.config): configured,
+    }
+    urls = {where: url for where, url in named.items() if url}
+    if len(set(urls.values())) > 1:
+        said = ", ".join(f"{where} names {url}" for where, url in urls.items())
+        raise config.ConfigError(f"there can be one store: {said}")
+    if urls:
+        return next(iter(urls.values()))
+    directory = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    return f"{config.SQLITE}{directory}/{_STATE_FILE}" if directory else _IN_MEMORY
 
 
 def _set_up_logging(level: str, as_json: bool) -> None:
@@ -306,7 +322,7 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
     listener = _listen(name, number, has_token=users.required, encrypted=encrypted)
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(listener)
-        store = await open_given(settings.store, arguments)
+        store = await open_given(settings.store or _IN_MEMORY, arguments)
         stack.push_async_callback(store.close)
         service = Service(
             settings.switches,

@@ -1,10 +1,13 @@
 """The files for deployment fit the controller: systemd's unit, Grafana's dashboard."""
 
+import contextlib
 import json
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import httpx
 import pytest
 
 from controller_harness import ROOT, Controller, Network, Process, eventually, free_port
+from pacer_controller.config import MAX_SWITCHES
 
 DEPLOY = ROOT / "controller" / "deploy"
 UNIT = ROOT / "packaging" / "systemd" / "pacer-controller.service"
@@ -29,31 +33,46 @@ def unit() -> dict[str, list[str]]:
     return settings
 
 
-def test_the_unit_starts_a_controller_that_wants_the_token(
-    network: Network, tmp_path: Path
-) -> None:
+@contextlib.contextmanager
+def service(directory: Path, configured: str = "", options: Sequence[str] = ()) -> Iterator[Process]:
+    """Start the unit's command, with directories as systemd gives them.
+
+    Args:
+        directory: the place of configuration, token and state.
+        configured: lines of the configuration's section `[controller]`.
+        options: the words of PACER_OPTIONS.
+
+    """
     (command,) = unit()["ExecStart"]
     program, *arguments = command.split()
     assert arguments.pop() == "$PACER_OPTIONS"
     assert program == PROGRAM
+    (directory / "token").touch(0o600)
+    (directory / "token").write_text(TOKEN + "\n")
+    (directory / "controller.toml").write_text(
+        f'[controller]\nlisten = "127.0.0.1:{free_port()}"\n{configured}\n'
+        f'[switches.s1]\naddress = "127.0.0.1:{free_port()}"\n'
+    )
+    places = {"CREDENTIALS_DIRECTORY": str(directory), "STATE_DIRECTORY": str(directory)}
+    for name, place in places.items():
+        arguments = [argument.replace(f"${{{name}}}", place) for argument in arguments]
+    words = [sys.executable, "-m", "pacer_controller", *arguments, *options]
+    process = Process(words, places)
+    try:
+        yield process
+    finally:
+        process.kill()
+
+
+def test_the_unit_starts_a_controller_that_wants_the_token(
+    network: Network, tmp_path: Path
+) -> None:
     assert unit()["LoadCredential"] == [
         "controller.toml:/etc/pacer/controller.toml",
         "token:/etc/pacer/token",
     ]
-    (tmp_path / "token").touch(0o600)
-    (tmp_path / "token").write_text(TOKEN + "\n")
-    (tmp_path / "controller.toml").write_text(
-        f'[controller]\nlisten = "127.0.0.1:{free_port()}"\n'
-        f'[switches.s1]\naddress = "127.0.0.1:{free_port()}"\n'
-    )
-    places = {
-        "${CREDENTIALS_DIRECTORY}": str(tmp_path),
-        "${STATE_DIRECTORY}": str(tmp_path),
-    }
-    for name, place in places.items():
-        arguments = [argument.replace(name, place) for argument in arguments]
-    process = Process([sys.executable, "-m", "pacer_controller", *arguments])
-    try:
+    # The configuration names no store: so did the package's, before it had a line for it.
+    with service(tmp_path) as process:
         url = process.wait_for_line("pacer-controller: ready").rpartition(" ")[2]
         with httpx.Client(base_url=url, trust_env=False, timeout=15) as http:
             assert http.get("/v1/switches").status_code == 401
@@ -61,8 +80,38 @@ def test_the_unit_starts_a_controller_that_wants_the_token(
             assert [s["name"] for s in allowed.json()["switches"]] == ["s1"]
         assert (tmp_path / "state.sqlite").exists()
         assert process.stop() == 0
-    finally:
-        process.kill()
+
+
+@pytest.mark.parametrize("by_option", [False, True])
+def test_the_service_uses_the_store_that_is_named(
+    network: Network, tmp_path: Path, by_option: bool
+) -> None:
+    other = tmp_path / "other.sqlite"
+    options = ["--store", f"sqlite:{other}"] if by_option else []
+    with service(tmp_path, "" if by_option else f'store = "sqlite:{other}"', options) as process:
+        process.wait_for_line("pacer-controller: ready")
+        assert other.exists()
+        assert not (tmp_path / "state.sqlite").exists()
+        assert process.stop() == 0
+
+
+def test_two_stores_are_refused(network: Network, tmp_path: Path) -> None:
+    options = ["--store", "etcd://127.0.0.1:1/pacer"]
+    with service(tmp_path, f'state = "{tmp_path}/state.sqlite"', options) as process:
+        line = process.wait_for_line("there can be one store")
+        assert "--store names etcd://127.0.0.1:1/pacer" in line
+        assert f"controller.toml names sqlite:{tmp_path}/state.sqlite" in line
+        assert process.wait() == 2
+
+
+def test_the_package_configures_the_state_of_the_service() -> None:
+    example = tomllib.loads((ROOT / "packaging/examples/controller.toml").read_text())
+    assert example["controller"]["state"] == "/var/lib/pacer/state.sqlite"
+    assert unit()["StateDirectory"] == ["pacer"]
+
+
+def test_the_unit_allows_a_thread_for_each_bridge() -> None:
+    assert int(unit()["TasksMax"][-1]) > MAX_SWITCHES + 100
 
 
 def test_systemd_understands_the_unit(tmp_path: Path) -> None:
