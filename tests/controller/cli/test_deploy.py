@@ -131,6 +131,14 @@ def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stderr
 
 
+def test_bootstrap_knows_every_word_of_the_makefile() -> None:
+    words = set(re.findall(r"tools/bootstrap ([a-z-]+)", (ROOT / "Makefile").read_text()))
+    known = re.search(r"^([a-z| -]+)\) ;;$", (ROOT / "tools/bootstrap").read_text(), re.MULTILINE)
+    assert known is not None
+    assert "cluster" in words
+    assert words <= set(known[1].split(" | "))
+
+
 def names_in(requirements: str) -> set[str]:
     """Return the names of the packages of a lock file."""
     return set(re.findall(r"^([a-z0-9-]+)==", requirements, re.MULTILINE))
