@@ -39,7 +39,7 @@ def drop_compare() -> Iterator[None]:
 def acknowledge_early() -> Iterator[None]:
     """Acknowledge a write before etcd has answered."""
 
-    async def resolve(self: Any, plan: Any, _: Any) -> Made:
+    async def resolve(self: Any, plan: Any, _waiting: Any, _data: Any) -> Made:
         head = self._mirror.set(next(iter(plan.sets))).head
         return Made(head + 1, [head] * len(plan.sets))
 

@@ -1,6 +1,7 @@
 """Runs seeds; one seed is one run, and a run depends on nothing else.
 
-    run.py [--seeds N] [--first SEED] [--jobs N] [--scene NAME] [--plant NAME] [--story]
+    run.py [--seeds N] [--first SEED] [--jobs N] [--scene NAME] [--plant NAME] [--rule NAME]
+           [--story]
 
 The scene of a seed is `world.scene_of`, unless the command names one.
 A seed that fails is printed, with its faults reduced to those without which it does not fail, and
@@ -319,6 +320,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="at a time (default 1)")
     parser.add_argument("--scene", choices=SCENES, help="what there is (default: by seed)")
     parser.add_argument("--plant", default="", choices=["", *PLANTS], help="a fault on purpose")
+    parser.add_argument("--rule", action="append", help="count only violations of this rule")
     parser.add_argument("--story", action="store_true", help="print what happens")
     parser.add_argument("--digests", action="store_true", help="print each seed's digest")
     parser.add_argument("--quick", action="store_true", help="do not reduce what fails")
@@ -355,6 +357,8 @@ def main() -> int:
             acknowledged += result.acknowledged
             if given.digests:
                 print(f"seed {result.seed}: {result.digest}", flush=True)
+            if given.rule:
+                result.violations = [v for v in result.violations if v.rule in given.rule]
             if result.violations:
                 failed += 1
                 report(one, result, quick=given.quick)
