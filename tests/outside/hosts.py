@@ -63,13 +63,19 @@ class Hosts:
         run(*host.inside("ip", "address", "add", f"{host.address}/24", "dev", "eth0"))
         run(*host.inside("ip", "link", "set", "eth0", "up"))
         run(*host.inside("ip", "link", "set", "lo", "up"))
+        # Rules on the packets that come in precede that of local addresses. Without early demux,
+        # they hold for packets of established connections, too.
+        early = "echo 0 > /proc/sys/net/ipv4/ip_early_demux"
+        run(*host.inside("sh", "-c", early))
+        run(*host.inside("ip", "rule", "add", "pref", "100", "lookup", "local"))
+        run(*host.inside("ip", "rule", "del", "pref", "0"))
         return host
 
     def silence(self, sender: Host, receiver: Host) -> None:
-        """Stop packets of one host to another one; packets on their way arrive."""
+        """Drop the packets of one host at another one, so that the sender gets no error."""
         if (sender.name, receiver.name) in self._silenced:
             return
-        run(*sender.inside("ip", "route", "add", "blackhole", f"{receiver.address}/32"))
+        run(*receiver.inside("ip", "rule", "add", *_drop(sender)))
         self._silenced.add((sender.name, receiver.name))
 
     def part(self, here: Iterable[Host], there: Iterable[Host]) -> None:
@@ -84,6 +90,9 @@ class Hosts:
         """Let all packets pass again."""
         by_name = {host.name: host for host in hosts}
         for sender, receiver in sorted(self._silenced):
-            there = f"{by_name[receiver].address}/32"
-            run(*by_name[sender].inside("ip", "route", "del", "blackhole", there))
+            run(*by_name[receiver].inside("ip", "rule", "del", *_drop(by_name[sender])))
         self._silenced.clear()
+
+
+def _drop(sender: Host) -> tuple[str, ...]:
+    return ("pref", "10", "from", f"{sender.address}/32", "blackhole")
