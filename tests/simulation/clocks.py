@@ -43,7 +43,9 @@ def simulated(loop: SimulatedLoop, seed: str) -> Iterator[None]:
     random.seed(f"{seed}/random")
     # The default of a parameter was bound when the module was read.
     keep: Any = leases.Leases.__init__
-    defaults = tuple(loop.time if one is leases.lease_clock else one for one in keep.__defaults__ or ())
+    defaults = tuple(
+        loop.time if one is leases.lease_clock else one for one in keep.__defaults__ or ()
+    )
     patches: list[Any] = [
         mock.patch.object(time, "monotonic", loop.time),
         mock.patch.object(time, "perf_counter", loop.time),

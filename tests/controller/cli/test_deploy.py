@@ -34,7 +34,9 @@ def unit() -> dict[str, list[str]]:
 
 
 @contextlib.contextmanager
-def service(directory: Path, configured: str = "", options: Sequence[str] = ()) -> Iterator[Process]:
+def service(
+    directory: Path, configured: str = "", options: Sequence[str] = ()
+) -> Iterator[Process]:
     """Start the unit's command, with directories as systemd gives them.
 
     Args:
