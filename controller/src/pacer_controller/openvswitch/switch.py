@@ -235,10 +235,14 @@ class OpenVSwitch:
         return await self._in_thread(partial(self._database.lock, steal=steal))
 
     async def _choose_type(self) -> None:
-        """Choose the type of the queues, on which the bridge's capabilities depend."""
-        self._qos_type = self.config.qos_type
-        if self._qos_type == "auto":
-            self._qos_type = await self._in_thread(self._database.qos_type)
+        """Choose the type of the queues, on which the bridge's capabilities depend.
+
+        Raises:
+            OvsdbError: the database does not answer, or has no such bridge.
+
+        """
+        best = await self._in_thread(self._database.qos_type)
+        self._qos_type = best if self.config.qos_type == "auto" else self.config.qos_type
         self.capabilities = _capabilities(self._qos_type)
 
     async def _stand_by(self, connection: OpenFlow) -> None:
