@@ -258,14 +258,17 @@ class OpenVSwitch:
         async with self._context.permits.permit():
             await self._choose_type()
             self._note_connected(connection)
-            await self.refresh_ports()
+        interval_s = self._context.reconcile_interval_s or None
         self.last_error = None
         self._set_state(State.BACKUP)
         closed = asyncio.create_task(connection.closed.wait())
         probe = asyncio.create_task(self._probe(connection))
         turn = asyncio.create_task(self._turn())
         try:
-            await asyncio.wait({closed, turn}, return_when=asyncio.FIRST_COMPLETED)
+            ends: set[asyncio.Task[Any]] = {closed, turn}
+            while not any(end.done() for end in ends):
+                await self.refresh_ports()
+                await asyncio.wait(ends, timeout=interval_s, return_when=asyncio.FIRST_COMPLETED)
             if not turn.done():
                 raise OpenFlowError("connection closed")
             turn.result()
