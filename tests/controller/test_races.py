@@ -145,6 +145,41 @@ def test_a_put_flow_is_answered_though_its_class_goes_right_after(client: Client
     assert [answer.status_code for answer in gone] == [204, 204]
 
 
+def test_rules_of_ryu_added_at_the_same_time_are_all_there(client: Client) -> None:
+    found = away(client)
+    queue = {"actions": {"queue": "1"}}
+    rules = [{"match": {"ip_dscp": dscp}, **queue} for dscp in ("26", "34")]
+    posts = [("POST", "/qos/rules/away", rule) for rule in rules]
+    answers = together(client, *posts, holding=found)
+    said = [answer.json()[0]["command_result"][0]["details"] for answer in answers]
+    assert said == [f"QoS added. : qos_id={number}" for number in (1, 2)]
+    assert sorted(found.desired.flows) == ["qos-0-1", "qos-0-2"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/qos/queue/away", {"queues": [{"max_rate": "500000"}]}),
+        ("DELETE", "/qos/queue/away", None),
+        ("POST", "/qos/rules/away", {"match": {"ip_dscp": "26"}, "actions": {"queue": "1"}}),
+        ("DELETE", "/qos/rules/away", {"qos_id": "all"}),
+    ],
+)
+def test_ryu_keeps_what_others_change_meanwhile(
+    client: Client, method: str, path: str, body: Any
+) -> None:
+    found = away(client)
+    rule = {"match": {"ip_dscp": "34"}, "actions": {"queue": "0"}}
+    assert client.call("POST", "/qos/rules/away", rule).status_code == 200
+    # Each event loop needs a lock of its own.
+    found.lock = asyncio.Lock()
+    put, of_ryu = together(
+        client, ("PUT", CLASS, {"rate": "1Mbit"}), (method, path, body), holding=found
+    )
+    assert (put.status_code, of_ryu.status_code) == (201, 200)
+    assert "video" in found.desired.classes
+
+
 class Refusing:
     """A driver that applies changes, and refuses all entries of one resource."""
 

@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
+from pacer_controller.stores import SqliteStore
 from rest_client import Client, problem
 
 S1 = "0000000000000001"
@@ -219,3 +220,38 @@ def test_bodies_that_are_no_json(client: Client) -> None:
     for method, content in (("POST", b"{"), ("DELETE", b"x" * (1024 * 1024 + 1))):
         answer = client.call(method, f"/qos/rules/{S1}", content=content)
         assert answer.status_code in (400, 413)
+
+
+def test_changes_are_planned_again_on_what_other_controllers_have_acknowledged(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory may not yet have the meter, the rule and the meter that are asked for."""
+    meter = {"meter_id": "1", "bands": [{"type": "DROP", "rate": "1000"}]}
+    rule = {"match": {"ip_dscp": "26"}, "actions": {"meter": "1"}}
+    found = client.service.switch("s1")
+    late: list[tuple[str, Any, Any]] = []
+
+    async def catch_up() -> None:
+        while late:
+            found.desired.set(*late.pop())
+
+    monkeypatch.setattr(SqliteStore, "shared", True)
+    monkeypatch.setattr(client.store, "catch_up", catch_up)
+
+    def hide(kind: str, name: str) -> None:
+        late.append((kind, name, found.desired.resources[kind][name]))
+        found.desired.set(kind, name, None)
+
+    result(client, "POST", f"/qos/meter/{S1}", meter)
+    hide("meter", "meter-1")
+    result(client, "POST", f"/qos/rules/{S1}", rule)
+    assert not late
+    hide("flow", "qos-0-1")
+    (deleted,) = result(client, "DELETE", f"/qos/rules/{S1}", {"qos_id": "1"})
+    assert deleted["result"] == "success"
+    assert not found.desired.flows
+    hide("meter", "meter-1")
+    result(client, "DELETE", f"/qos/meter/{S1}", meter)
+    assert not found.desired.meters
+    # Whoever deletes a meter that is not there has what he wants.
+    result(client, "DELETE", f"/qos/meter/{S1}", meter)

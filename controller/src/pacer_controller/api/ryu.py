@@ -22,10 +22,6 @@ async def _body(request: Request) -> Any:
     return json.loads(content) if content else {}
 
 
-def _refuse(error: Exception) -> Problem:
-    return Problem(400, "invalid-ryu-request", "The request has wrong values", str(error))
-
-
 def add_ryu(app: FastAPI, service: Service) -> None:
     """Add Ryu's paths."""
     ryu = RyuSwitches(service)
@@ -67,12 +63,12 @@ def add_ryu(app: FastAPI, service: Service) -> None:
                     }
                     for one in found
                 ]
-            except (RyuError, ValueError) as error:
-                raise _refuse(error) from None
+            except ValueError as error:
+                raise RyuError(str(error)) from None
             except Problem as problem:
                 # Ryu answers 400 to every wrong request.
                 if problem.status == HTTPStatus.UNPROCESSABLE_ENTITY:
-                    raise _refuse(ValueError(problem.detail)) from None
+                    raise RyuError(problem.detail) from None
                 raise
 
         app.add_api_route(
@@ -103,8 +99,8 @@ def add_ryu(app: FastAPI, service: Service) -> None:
         try:
             ryu.check_address(await _body(request))
             ryu.switches(switchid)
-        except (RyuError, ValueError) as error:
-            raise _refuse(error) from None
+        except ValueError as error:
+            raise RyuError(str(error)) from None
         return Response(status_code=201)
 
     @app.get(address, tags=["Ryu compatibility"], responses=_RESPONSES)
@@ -112,8 +108,8 @@ def add_ryu(app: FastAPI, service: Service) -> None:
         """Return where the switch's database is."""
         try:
             (found,) = ryu.switches(switchid)
-        except (RyuError, ValueError) as error:
-            raise _refuse(error) from None
+        except ValueError as error:
+            raise RyuError(str(error)) from None
         return JSONResponse(found.settings.get("ovsdb"))
 
 

@@ -1,10 +1,12 @@
 """Carries out Ryu's requests on switches."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from pacer_controller import rates
+from pacer_controller.problems import Problem
 from pacer_controller.records import FlowRecord
 from pacer_controller.ryu import translate
 from pacer_controller.ryu.translate import RyuError
@@ -15,6 +17,9 @@ from pacer_controller.state_schema import SwitchStateSpec
 
 ALL = "all"
 _ALL_VLANS = -1
+
+State = dict[str, dict[str, Any]]
+"""The desired state of a switch, in the form of a request body."""
 
 
 class RyuSwitches:
@@ -80,11 +85,28 @@ class RyuSwitches:
         if not isinstance(body, str) or re.fullmatch(r"tcp:[^:\s]{1,255}:[0-9]{1,5}", body) is None:
             raise RyuError('want "tcp:HOST:PORT"')
 
-    async def _put(
-        self, found: ManagedSwitch, state: dict[str, dict[str, Any]], origin: Origin
+    async def _change(
+        self, name: str, change: Callable[[ManagedSwitch, State], None], origin: Origin
     ) -> None:
-        spec = SwitchStateSpec.model_validate(state)
-        await put_switch_state(self._service, found.name, spec, Condition(), origin, dry_run=False)
+        """Change the desired state of a switch.
+
+        Args:
+            name: the name of the switch.
+            change: changes the state. It is called again if others have changed the switch
+                meanwhile.
+            origin: the origin of the request.
+
+        Raises:
+            Problem: nothing was changed.
+
+        """
+
+        def changed(found: ManagedSwitch) -> SwitchStateSpec:
+            state = switch_state(found)
+            change(found, state)
+            return SwitchStateSpec.model_validate(state)
+
+        await put_switch_state(self._service, name, changed, Condition(), origin, dry_run=False)
 
     # ---- queues ----
 
@@ -110,26 +132,20 @@ class RyuSwitches:
         queues = body.get("queues", [])
         if not isinstance(queues, list) or len(queues) > 1000:
             raise RyuError("queues: want a list")
-        port = self._port(found, body.get("port_name"))
-        state = switch_state(found)
-        self._drop_queues(state)
         configs = {}
-        for queue, one in enumerate(queues):
-            spec, config = translate.queue_class(translate.members(one, "queue"), port)
-            state["classes"][translate.queue_name(queue)] = stored(spec)
-            configs[found.name, queue] = config
-        self._keep_used_queues(state)
-        if body.get("max_rate") is not None:
-            rate_bps = translate.number(
-                body["max_rate"], "max_rate", rates.MIN_RATE_BPS, rates.MAX_RATE_BPS
-            )
-            can = "line_rate" in found.capabilities.line_settings
-            ports = [port] if port is not None else [info.port for info in found.ports]
-            for number in ports if can else ():
-                asked = PortSpec.model_validate(state["ports"].get(str(number), {}))
-                changed = asked.model_copy(update={"line_rate": rate_bps})
-                state["ports"][str(number)] = stored(changed)
-        await self._put(found, state, origin)
+
+        def change(found: ManagedSwitch, state: State) -> None:
+            port = self._port(found, body.get("port_name"))
+            self._drop_queues(state)
+            for queue, one in enumerate(queues):
+                spec, config = translate.queue_class(translate.members(one, "queue"), port)
+                state["classes"][translate.queue_name(queue)] = stored(spec)
+                configs[found.name, queue] = config
+            self._keep_used_queues(state)
+            if body.get("max_rate") is not None:
+                self._limit_ports(found, state, port, body["max_rate"])
+
+        await self._change(found.name, change, origin)
         self._forget(found)
         self._configs |= configs
         return {"result": "success", "details": self._details(found)}
@@ -141,6 +157,18 @@ class RyuSwitches:
         if name not in known:
             raise RyuError(f"{ascii(name)[:40]} port is not exists.")
         return known[str(name)]
+
+    def _limit_ports(
+        self, found: ManagedSwitch, state: State, port: int | None, max_rate: object
+    ) -> None:
+        """Set the line rate of a port, or of all ports, if the switch can."""
+        rate_bps = translate.number(max_rate, "max_rate", rates.MIN_RATE_BPS, rates.MAX_RATE_BPS)
+        can = "line_rate" in found.capabilities.line_settings
+        ports = [port] if port is not None else [info.port for info in found.ports]
+        for number in ports if can else ():
+            asked = PortSpec.model_validate(state["ports"].get(str(number), {}))
+            changed = asked.model_copy(update={"line_rate": rate_bps})
+            state["ports"][str(number)] = stored(changed)
 
     def _drop_queues(self, state: Mapping[str, dict[str, Any]]) -> None:
         for name in [one for one in state["classes"] if translate.queue_number(one) is not None]:
@@ -160,10 +188,12 @@ class RyuSwitches:
         self, found: ManagedSwitch, _vlan: int, _body: Any, origin: Origin
     ) -> Any:
         """Delete the queues of a switch; rules that use them stay, without a rate."""
-        state = switch_state(found)
-        self._drop_queues(state)
-        self._keep_used_queues(state)
-        await self._put(found, state, origin)
+
+        def change(_: ManagedSwitch, state: State) -> None:
+            self._drop_queues(state)
+            self._keep_used_queues(state)
+
+        await self._change(found.name, change, origin)
         self._forget(found)
         return "success"
 
@@ -226,49 +256,58 @@ class RyuSwitches:
     async def _add_rule(
         self, found: ManagedSwitch, vlan: int, body: Mapping[str, Any], origin: Origin
     ) -> int:
-        def meter_of(meter: int, dscp: int | None) -> str | dict[str, Any]:
-            name = translate.meter_name(meter)
-            record = found.stored("meter").get(name)
-            if record is None:
-                raise RyuError(f"Invalid rule parameter. : no meter {meter}")
-            precedence = self._remarks.get((found.name, meter), 0)
-            if not precedence:
-                return name
-            return stored(translate.marked(record.spec, precedence, dscp))
+        rule = 0
 
-        spec, queue = translate.rule_flow(body, vlan, meter_of)
-        state = switch_state(found)
-        for name, record in found.stored("flow").items():
-            same = (record.spec.match, record.spec.priority) == (spec.match, spec.priority)
-            if same and translate.rule_of(name) is not None:
-                del state["flows"][name]
-        if queue is not None:
-            name = translate.queue_name(queue)
-            state["classes"].setdefault(name, stored(ClassSpec(mode="unpaced")))
-        used = [rule for of_vlan, rule in self._rules(found, vlan) if of_vlan == vlan]
-        rule = max([self._last_rule.get((found.name, vlan), 0), *used]) + 1
-        state["flows"][translate.rule_name(vlan, rule)] = stored(spec)
-        await self._put(found, state, origin)
+        def change(found: ManagedSwitch, state: State) -> None:
+            nonlocal rule
+            meter_of = partial(self._rule_meter, found)
+            spec, queue = translate.rule_flow(body, vlan, meter_of)
+            for name, record in found.stored("flow").items():
+                same = (record.spec.match, record.spec.priority) == (spec.match, spec.priority)
+                if same and translate.rule_of(name) is not None:
+                    del state["flows"][name]
+            if queue is not None:
+                name = translate.queue_name(queue)
+                state["classes"].setdefault(name, stored(ClassSpec(mode="unpaced")))
+            used = [rule for of_vlan, rule in self._rules(found, vlan) if of_vlan == vlan]
+            rule = max([self._last_rule.get((found.name, vlan), 0), *used]) + 1
+            state["flows"][translate.rule_name(vlan, rule)] = stored(spec)
+
+        await self._change(found.name, change, origin)
         self._last_rule[found.name, vlan] = rule
         return rule
+
+    def _rule_meter(
+        self, found: ManagedSwitch, meter: int, dscp: int | None
+    ) -> str | dict[str, Any]:
+        """Return the meter with a number, for a rule that matches a DSCP."""
+        name = translate.meter_name(meter)
+        record = found.stored("meter").get(name)
+        if record is None:
+            raise RyuError(f"Invalid rule parameter. : no meter {meter}")
+        precedence = self._remarks.get((found.name, meter), 0)
+        if not precedence:
+            return name
+        return stored(translate.marked(record.spec, precedence, dscp))
 
     async def delete_rule(self, found: ManagedSwitch, vlan: int, body: Any, origin: Origin) -> Any:
         """Delete a rule, or all."""
         wanted = translate.members(body, "body").get("qos_id")
-        rules = self._rules(found, vlan)
-        if wanted != ALL:
-            number = translate.number(wanted, "Invalid qos id.", 1, 2**32 - 1)
-            rules = {rule: record for rule, record in rules.items() if rule[1] == number}
-        if not rules:
+        number = 0 if wanted == ALL else translate.number(wanted, "Invalid qos id.", 1, 2**32 - 1)
+        by_vlan: dict[int, list[str]] = {}
+
+        def change(found: ManagedSwitch, state: State) -> None:
+            by_vlan.clear()
+            for of_vlan, rule in self._rules(found, vlan):
+                if wanted == ALL or rule == number:
+                    del state["flows"][translate.rule_name(of_vlan, rule)]
+                    by_vlan.setdefault(of_vlan, []).append(str(rule))
+
+        await self._change(found.name, change, origin)
+        if not by_vlan:
             details = "QoS rule is not exist."
             details += "" if wanted == ALL else f" : QoS ID={wanted}"
             return {"result": "failure", "details": details}
-        state = switch_state(found)
-        by_vlan: dict[int, list[str]] = {}
-        for of_vlan, rule in rules:
-            del state["flows"][translate.rule_name(of_vlan, rule)]
-            by_vlan.setdefault(of_vlan, []).append(str(rule))
-        await self._put(found, state, origin)
         return [
             {"result": "success", "details": f" deleted. : QoS ID={','.join(numbers)}"}
             | ({"vlan_id": of_vlan} if of_vlan else {})
@@ -307,8 +346,11 @@ class RyuSwitches:
         body = translate.members(body, "body")
         meter = translate.number(body.get("meter_id"), "meter_id", 1, 2**32 - 1)
         name = translate.meter_name(meter)
-        if name in found.stored("meter"):
+        try:
             await self._service.delete(found.name, "meter", name, origin=origin)
+        except Problem as problem:
+            if problem.kind != "unknown-meter":
+                raise
         self._remarks.pop((found.name, meter), None)
         return {"result": "success", "details": f"Meter deleted. : Meter ID={meter}"}
 

@@ -6,10 +6,12 @@ this module accepts numbers as text and as numbers.
 
 import re
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import Any
 
 from pydantic import ValidationError
 
+from pacer_controller.problems import Problem
 from pacer_controller.records import ClassRecord, FlowRecord
 from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec
 
@@ -26,8 +28,17 @@ _QUEUE_NAME = re.compile(r"queue-([0-9]{1,9})")
 _RULE_NAME = re.compile(r"qos-([0-9]{1,4})-([0-9]{1,9})")
 
 
-class RyuError(ValueError):
-    """A request that Ryu answers with 400; the text is the error."""
+class RyuError(Problem):
+    """A request that Ryu answers with 400.
+
+    Args:
+        detail: the error.
+
+    """
+
+    def __init__(self, detail: str) -> None:
+        title = "The request has wrong values"
+        super().__init__(HTTPStatus.BAD_REQUEST, "invalid-ryu-request", title, detail)
 
 
 def number(value: object, what: str, low: int, high: int) -> int:

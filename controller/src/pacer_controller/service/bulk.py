@@ -1,7 +1,7 @@
 """Reads, compares and replaces the whole desired state at once."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pacer_controller.config import ConfigError
@@ -129,14 +129,24 @@ def _stage(
 async def put_switch_state(
     service: Service,
     name: str,
-    spec: SwitchStateSpec,
+    spec_for: Callable[[ManagedSwitch], SwitchStateSpec],
     condition: Condition,
     origin: Origin,
     dry_run: bool,
 ) -> tuple[dict[str, Any], int]:
     """Replace the desired state of one switch, all or nothing.
 
-    Returns the changes, and the number of the switch's newest change.
+    Args:
+        service: the service that has the switch.
+        name: the name of the switch.
+        spec_for: returns the new state. It is called under the lock, in each attempt, so that it
+            can derive the new state from the present one.
+        condition: the condition of the request.
+        origin: the origin of the request.
+        dry_run: whether to return the changes without making them.
+
+    Returns:
+        The changes, and the number of the switch's newest change.
 
     Raises:
         Problem: nothing was changed.
@@ -152,7 +162,7 @@ async def put_switch_state(
                         continue
                     attempt.on(found)
                     condition.check(f"state of switch {name!r}", found.last_change)
-                    wanted = {name: (found, spec, "")}
+                    wanted = {name: (found, spec_for(found), "")}
                     result = await _put(service, wanted, [], origin, dry_run)
                     attempt.idle = dry_run or not result["changes"]
                     break
