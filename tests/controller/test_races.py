@@ -16,6 +16,7 @@ from pacer_controller.schemas import ClassSpec
 from pacer_controller.service.change import Change
 from pacer_controller.service.managed import ManagedSwitch
 from pacer_controller.southbound import Refusal, SwitchRefusedError
+from pacer_controller.stores import SqliteStore
 from rest_client import Client, problem
 
 Call = tuple[str, str, Any]
@@ -178,6 +179,55 @@ def test_ryu_keeps_what_others_change_meanwhile(
     )
     assert (put.status_code, of_ryu.status_code) == (201, 200)
     assert "video" in found.desired.classes
+
+
+def test_the_etag_of_the_state_is_not_newer_than_its_content(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = away(client)
+    write = client.store.write
+
+    async def run() -> httpx.Response:
+        stored, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slow(*given: Any, **options: Any) -> Any:
+            written = await write(*given, **options)
+            stored.set()
+            await go_on.wait()
+            return written
+
+        transport = httpx.ASGITransport(client.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
+            with monkeypatch.context() as patched:
+                patched.setattr(client.store, "write", slow)
+                put = asyncio.create_task(http.put(CLASS, json={"rate": "1Mbit"}))
+                await stored.wait()
+                seen = await http.get("/v1/state")
+                go_on.set()
+                assert (await put).status_code == 201
+            tag = {"if-match": seen.headers["etag"]}
+            return await http.put("/v1/state", json=seen.json(), headers=tag)
+
+    problem(asyncio.run(run()), 412)
+    assert "video" in found.desired.classes
+
+
+def test_no_answer_has_a_revision_that_memory_has_not(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy of etcd's keys may already have later writes of other controllers."""
+    away(client)
+    monkeypatch.setattr(SqliteStore, "revision", property(lambda _: 1000))
+    path = f"{SWITCH}/state"
+    put = client.put(path, {"classes": {"video": {"rate": "1Mbit"}}})
+    whole = client.call("GET", "/v1/state")
+    again = client.call("PUT", "/v1/state", whole.json(), if_match=whole.headers["etag"])
+    of_switch = client.put(path, {"classes": {"video": {"rate": "2Mbit"}}})
+    for answer in (put, again, of_switch):
+        assert answer.headers["etag"] == f'"{answer.json()["revision"]}"'
+    tags = [int(one.headers["etag"].strip('"')) for one in (put, whole, again, of_switch)]
+    assert tags == [tags[0]] * 3 + [tags[0] + 1]
+    assert tags[-1] < 1000
 
 
 class Refusing:

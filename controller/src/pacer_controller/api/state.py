@@ -55,7 +55,7 @@ def add_state(app: FastAPI, service: Service) -> None:
         spec: StateSpec, asked: Terms, response: Response, dry_run: DryRun = False
     ) -> dict[str, Any]:
         result = await put_whole_state(service, spec, *asked, dry_run)
-        return with_etag(response, result, service.revision)
+        return with_etag(response, result, result["revision"])
 
     @app.get(
         "/v1/switches/{switch}/state",
@@ -84,7 +84,5 @@ def add_state(app: FastAPI, service: Service) -> None:
         response: Response,
         dry_run: DryRun = False,
     ) -> dict[str, Any]:
-        result, revision = await put_switch_state(
-            service, switch, lambda _: spec, *asked, dry_run
-        )
-        return with_etag(response, result, revision)
+        result = await put_switch_state(service, switch, lambda _: spec, *asked, dry_run)
+        return with_etag(response, result, result["revision"])

@@ -133,7 +133,7 @@ async def put_switch_state(
     condition: Condition,
     origin: Origin,
     dry_run: bool,
-) -> tuple[dict[str, Any], int]:
+) -> dict[str, Any]:
     """Replace the desired state of one switch, all or nothing.
 
     Args:
@@ -146,7 +146,7 @@ async def put_switch_state(
         dry_run: whether to return the changes without making them.
 
     Returns:
-        The changes, and the number of the switch's newest change.
+        The changes, and the revision of the switch's state with them.
 
     Raises:
         Problem: nothing was changed.
@@ -163,16 +163,20 @@ async def put_switch_state(
                     attempt.on(found)
                     condition.check(f"state of switch {name!r}", found.last_change)
                     wanted = {name: (found, spec_for(found), "")}
-                    result = await _put(service, wanted, [], origin, dry_run)
+                    revision = found.last_change
+                    result = await _put(service, wanted, [], origin, dry_run, revision)
                     attempt.idle = dry_run or not result["changes"]
                     break
-    return result, found.last_change
+    return result
 
 
 async def put_whole_state(
     service: Service, spec: StateSpec, condition: Condition, origin: Origin, dry_run: bool
 ) -> dict[str, Any]:
     """Replace the desired state of all switches, all or nothing.
+
+    Returns:
+        The changes, and the revision of the state with them.
 
     Raises:
         Problem: nothing was changed.
@@ -181,9 +185,10 @@ async def put_whole_state(
     async for attempt in service.attempts():
         with attempt:
             async with service.lifecycle, locked(list(service.switches.values())):
-                condition.check("state", service.store.revision)
+                revision = service.revision
+                condition.check("state", revision)
                 wanted, leaving = _wanted(service, spec)
-                result = await _put(service, wanted, leaving, origin, dry_run)
+                result = await _put(service, wanted, leaving, origin, dry_run, revision)
                 attempt.idle = dry_run or not result["changes"]
     return result
 
@@ -224,7 +229,9 @@ async def _put(
     leaving: list[ManagedSwitch],
     origin: Origin,
     dry_run: bool,
+    revision: int,
 ) -> dict[str, Any]:
+    """Replace desired states, as of a revision; the caller holds the locks."""
     errors = FieldErrors()
     plans = {found: _plan(found, spec, path, errors) for found, spec, path in wanted.values()}
     _check_following(service, wanted, leaving, errors)
@@ -243,20 +250,20 @@ async def _put(
             undo.callback(staged[-1].undo)
         views += [change_view(change) for one in staged for change in one.changes]
         total = sum(len(getattr(s, m)) for _, s, _ in wanted.values() for m in PLURALS.values())
-        result = _result(service, views, total, dry_run)
+        result = _result(views, total, dry_run, revision)
         if dry_run:
             return result
         undo.pop_all()
     if views:
         bases = {found.name: found.last_change for found in plans}
-        await replace_switches(service, staged, new, leaving, origin, views, bases)
-    result["revision"] = service.store.revision
+        written = await replace_switches(service, staged, new, leaving, origin, views, bases)
+        result["revision"] = max(written.bases.values())
     result["switches"] = {found.name: found.brought() for found in plans}
     return result
 
 
 def _result(
-    service: Service, views: list[dict[str, Any]], total: int, dry_run: bool
+    views: list[dict[str, Any]], total: int, dry_run: bool, revision: int
 ) -> dict[str, Any]:
     summary = dict.fromkeys(("create", "update", "delete"), 0)
     for view in views:
@@ -266,7 +273,7 @@ def _result(
     put -= sum(view["op"] != "delete" for view in of_switches)
     return {
         "dry_run": dry_run,
-        "revision": service.store.revision,
+        "revision": revision,
         "summary": {**summary, "unchanged": total - put},
         "changes": views[:LISTED],
         "truncated": len(views) > LISTED,

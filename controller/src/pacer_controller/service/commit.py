@@ -205,8 +205,10 @@ class Committer:
             take_back = partial(self._take_back, writing, staged, changes, drafts, former)
             undo.push_async_callback(_to_the_end, take_back, whole)
             written = await asyncio.shield(writing)
-            for one in staged:
-                await self._note(one, written)
+            revisions = [await self._base_after(one, written) for one in staged]
+            # All switches change at once, for a reader of the whole state and its revision.
+            for one, revision in zip(staged, revisions, strict=True):
+                one.stored(written.revision, revision)
             for one in staged:
                 before, after = one.difference()
                 try:
@@ -223,20 +225,18 @@ class Committer:
             self._events.publish(written.numbers, drafts)
         return written
 
-    async def _note(self, one: Staged, written: Written) -> None:
-        """Record the stored changes, and earlier writes of other controllers."""
+    async def _base_after(self, one: Staged, written: Written) -> int:
+        """Apply earlier writes of other controllers; return the switch's revision after a write."""
         name = one.found.name
         if written.stale:
             one.drop(written.stale)
-        base = written.bases.get(name, one.found.last_change)
         if name in written.behind:
             others = await self._before(one.found, written.revision)
             if others is None:
                 # The feed brings all of it later.
-                base = one.found.last_change
-            else:
-                one.others = others
-        one.stored(written.revision, base)
+                return one.found.last_change
+            one.others = others
+        return written.bases.get(name, one.found.last_change)
 
     async def _take_back(
         self,
@@ -271,6 +271,8 @@ class Committer:
             return
         self._events.drop(written.numbers)
         for one in staged:
+            # The content and its revision change at once.
+            one.undo()
             if one.found.name not in back.behind:
                 one.found.moved_to(back.bases.get(one.found.name, one.found.last_change))
                 one.found.brought_to = one.found.last_change

@@ -153,6 +153,7 @@ class Service:
         self.lifecycle = asyncio.Lock()
         """Held while switches are added, changed or removed; taken before the locks of switches."""
         self._bases = {name: store.base(name) for name in (*store.known(), SWITCHES)}
+        self._loaded = store.revision
         self._configured = tuple(switches)
         self.switches: dict[str, ManagedSwitch] = {}
         self.switches = self._manage_all()
@@ -298,8 +299,15 @@ class Service:
 
     @property
     def revision(self) -> int:
-        """Number of the newest change."""
-        return self.store.revision
+        """Revision up to which memory has all writes of the store.
+
+        The store may already have newer writes. If a write of several is not yet in memory, this is
+        a revision before it, so that no client takes that write for seen.
+        """
+        newest = max(map(self.base_of, {*self._bases, *self.switches}))
+        if not self.store.shared:
+            return newest
+        return min(newest, max(self._loaded, self._sync.complete()))
 
     async def writable(self) -> bool:
         """Whether the store takes writes; the answer is at most PROBE_S old."""

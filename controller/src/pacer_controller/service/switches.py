@@ -16,7 +16,7 @@ from pacer_controller.service.core import Service
 from pacer_controller.service.managed import ManagedSwitch, Origin
 from pacer_controller.service.views import switch_view
 from pacer_controller.state_schema import OpenVSwitchSpec, P4RuntimeSpec
-from pacer_controller.stores import SWITCHES
+from pacer_controller.stores import SWITCHES, Written
 
 
 def switch_for(service: Service, name: str, spec: P4RuntimeSpec | OpenVSwitchSpec) -> ManagedSwitch:
@@ -187,8 +187,11 @@ async def replace_switches(
     origin: Origin,
     views: Sequence[dict[str, Any]],
     bases: Mapping[str, int] | None = None,
-) -> None:
+) -> Written:
     """Make staged changes together with the addition and removal of switches, all or nothing.
+
+    Returns:
+        The outcome of the write.
 
     Raises:
         Problem: nothing was changed.
@@ -206,9 +209,9 @@ async def replace_switches(
         planned_on[SWITCHES] = service.base_of(SWITCHES)
     drafts = [audit(origin, views)]
     written = await service.committer.make(staged, drafts, settings, lost, planned_on)
-    service.note_base(SWITCHES, written.bases.get(SWITCHES, service.base_of(SWITCHES)))
     gone = [*leaving, *(old for name in new if (old := service.switches.get(name)) is not None)]
-    await service.halt(gone)
+    # The switches and the list's revision change at once, for a reader of both.
+    service.note_base(SWITCHES, written.bases.get(SWITCHES, service.base_of(SWITCHES)))
     for found in leaving:
         del service.switches[found.name]
         service.store.forget(found.name)
@@ -216,4 +219,7 @@ async def replace_switches(
     for name, found in new.items():
         found.revision = written.revision
         service.switches[name] = found
+    await service.halt(gone)
+    for found in new.values():
         service.launch(found)
+    return written

@@ -89,6 +89,8 @@ class Sync:
         self._lines: dict[str, _Line] = {}
         self._newest: dict[str, int] = {}
         """The revision of the newest write that the feed has told of, by switch."""
+        self._told_to = 0
+        """The revision up to which the feed has told of all writes since the start; 0: of none."""
         self._taken = asyncio.Event()
         self._told = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -99,6 +101,7 @@ class Sync:
         if self._stopped:
             return
         self._newest[entry.switch] = entry.base
+        self._told_to = max(self._told_to, entry.base)
         self._told.set()
         self._told = asyncio.Event()
         line = self._lines.get(entry.switch)
@@ -139,6 +142,11 @@ class Sync:
         for switch, line, _ in told:
             if line.given_up:
                 raise StoreError(f"writes to switch {switch} could not be taken from the store")
+
+    def complete(self) -> int:
+        """Return a revision up to which all writes since the start are in memory."""
+        bases = ((base, self._service.base_of(switch)) for switch, base in self._newest.items())
+        return min([self._told_to, *(known for newest, known in bases if known < newest)])
 
     def _wake(self) -> None:
         self._taken.set()
@@ -261,7 +269,6 @@ class Sync:
                 if entry.base > base:
                     settings |= entry.switches
                     base = entry.base
-            service.note_base(SWITCHES, base)
             for name, (new, gone) in _moves(service, settings).items():
                 async with locked([gone] if gone is not None else []):
                     if gone is not None:
@@ -279,6 +286,9 @@ class Sync:
                         continue
                     service.switches[name] = made
                     service.launch(made)
+            # A reader that has this revision has seen all of these switches.
+            service.note_base(SWITCHES, base)
+            self._wake()
 
 
 def _joined(
