@@ -16,7 +16,7 @@ from pacer_controller.schemas import ClassSpec
 from pacer_controller.service.change import Change
 from pacer_controller.service.managed import ManagedSwitch
 from pacer_controller.southbound import Refusal, SwitchRefusedError
-from pacer_controller.stores import SqliteStore
+from pacer_controller.stores import SqliteStore, StaleError, StoreError
 from rest_client import Client, problem
 
 Call = tuple[str, str, Any]
@@ -445,3 +445,29 @@ def test_a_cancel_does_not_interrupt_the_roll_back(
     assert steps == ["begun", "done"]
     assert not found.desired.classes
     assert not found.desired.used
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_refused_change_that_stays_in_the_store_is_not_said_to_be_undone(
+    client: Client, monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
+    found = away(client)
+    monkeypatch.setattr(found.driver, "apply", Refusing("class 'two'").apply)
+    monkeypatch.setattr(SqliteStore, "shared", shared)
+    write = client.store._write
+
+    def fails(*given: Any) -> Any:
+        taken_back = len(given) > 4
+        if taken_back:
+            raise StaleError("stale") if shared else StoreError("fails")
+        return write(*given)
+
+    monkeypatch.setattr(client.store, "_write", fails)
+    puts = [("PUT", f"{SWITCH}/classes/{name}", {"rate": "1Mbit"}) for name in ("one", "two")]
+    for answer in together(client, *puts, holding=found):
+        said = problem(answer, 503)
+        assert said["type"] == "urn:pacer:problem:uncertain"
+        assert "switch 'away'" in said["detail"]
+        assert "nothing was changed" not in said["detail"]
+    # Memory no longer has what the file has: the file is read again at the next start.
+    assert client.store.broken == ("stale" if shared else "fails")

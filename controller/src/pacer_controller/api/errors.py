@@ -19,6 +19,7 @@ from pacer_controller.problems import MEDIA_TYPE, FieldError, Problem, did_you_m
 from pacer_controller.records import SPECS
 from pacer_controller.schemas import METER_BY_NAME, METER_IN_PLACE
 from pacer_controller.service.checks import resource_name
+from pacer_controller.service.commit import KeptError
 from pacer_controller.state_schema import (
     OPENVSWITCH,
     P4RUNTIME,
@@ -89,6 +90,8 @@ def add_error_handlers(app: FastAPI) -> None:
         elif isinstance(error, UncertainError):
             kind, title = "uncertain", "The store does not say whether the state is stored"
             detail = "read it, or put it again: the change may have been made"
+            if isinstance(error, KeptError):
+                detail = str(error)
         return respond(request.url.path, Problem(503, kind, title, detail))
 
     @app.exception_handler(Exception)

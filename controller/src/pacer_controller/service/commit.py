@@ -35,16 +35,33 @@ from pacer_controller.service.change import Change, Resource, Staged
 from pacer_controller.service.checks import Spec
 from pacer_controller.service.managed import ManagedSwitch, Origin
 from pacer_controller.southbound import SwitchRefusedError
-from pacer_controller.stores import StaleError, Store, StoreError, SwitchSettings, Written
+from pacer_controller.stores import (
+    StaleError,
+    Store,
+    StoreError,
+    SwitchSettings,
+    UncertainError,
+    Written,
+)
 
 _LOG = logging.getLogger(__name__)
 
 BATCH = 256
 """Most requests of one batch."""
 
+_UNDONE = "; nothing was changed"
+_KEPT = "; the change could not be taken back, and may be stored: read it"
+
 
 class RefusedProblem(Problem):
-    """The switch refused a change."""
+    """The switch refused a change, which was undone."""
+
+
+class KeptError(UncertainError):
+    """The switch refused a change that could not be taken back from the store.
+
+    It is stored, unless the store does not answer, and the state of its switch is `failed`.
+    """
 
 
 class Committer:
@@ -185,9 +202,30 @@ class Committer:
         Raises:
             Problem: nothing was changed.
             StaleError: nothing was changed; plan it again.
+            UncertainError: the change may be stored.
             StoreError: nothing was changed.
 
         """
+        kept: list[StoreError] = []
+        try:
+            return await self._make(staged, drafts, settings, forgotten, bases, kept, whole=whole)
+        except RefusedProblem as problem:
+            if kept:
+                raise KeptError(problem.detail.removesuffix(_UNDONE) + _KEPT) from kept[0]
+            raise
+
+    async def _make(
+        self,
+        staged: Sequence[Staged],
+        drafts: Sequence[Event],
+        settings: SwitchSettings | None,
+        forgotten: Sequence[ResourceChange],
+        bases: Mapping[str, int] | None,
+        kept: list[StoreError],
+        *,
+        whole: bool,
+    ) -> Written:
+        """Make changes (`make`); `kept` receives the error if they could not be taken back."""
         changes = [*(change for one in staged for change in one.changes), *forgotten]
         former: dict[str, Any] = {}
         async with contextlib.AsyncExitStack() as undo:
@@ -202,7 +240,7 @@ class Committer:
             writing = asyncio.ensure_future(
                 self._store.write(changes, drafts, settings, planned_on, whole=whole)
             )
-            take_back = partial(self._take_back, writing, staged, changes, drafts, former)
+            take_back = partial(self._take_back, writing, staged, changes, drafts, former, kept)
             undo.push_async_callback(_to_the_end, take_back, whole)
             written = await asyncio.shield(writing)
             revisions = [await self._base_after(one, written) for one in staged]
@@ -245,9 +283,10 @@ class Committer:
         changes: Sequence[ResourceChange],
         drafts: Sequence[Event],
         switches: SwitchSettings,
+        kept: list[StoreError],
         whole: bool,
     ) -> None:
-        """Undo a write to the store."""
+        """Undo a write to the store; `kept` receives the error if it stays."""
         await asyncio.wait([writing])
         if writing.exception() is not None:
             return
@@ -261,12 +300,12 @@ class Committer:
                 changes, written, drafts, switches, written.bases, whole=whole
             )
         except StoreError as error:
-            if not self._store.shared:
-                raise
             # Another controller has planned on the write, or etcd does not answer. The write
-            # stays, and the feed brings it back into memory.
+            # stays, and the feed brings it back into memory. A file is read again at the restart.
             _LOG.warning("a change that a switch refused is stored: %s", error)
+            kept.append(error)
             for one in staged:
+                one.undo()
                 one.found.moved_to(0)
             return
         self._events.drop(written.numbers)
@@ -295,7 +334,7 @@ async def _apply_back(found: ManagedSwitch, before: Rows, after: Rows) -> None:
 
 def refused(found: ManagedSwitch, error: SwitchRefusedError) -> RefusedProblem:
     """Return the 5xx for a change that the switch refused."""
-    detail = f"switch {found.name!r}: {error}; nothing was changed"
+    detail = f"switch {found.name!r}: {error}{_UNDONE}"
     if any(refusal.table_full for refusal in error.refusals):
         title = "A table of the switch is full"
         return RefusedProblem(HTTPStatus.INSUFFICIENT_STORAGE, "switch-full", title, detail)

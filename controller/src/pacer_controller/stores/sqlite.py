@@ -279,9 +279,14 @@ class SqliteStore:
     ) -> Written:
         """Undo a `write` (`base.Store.take_back`); its events are removed."""
         back = [change.reversed() for change in reversed(changes)]
-        return await self._in_thread(
-            lambda: self._write(back, (), switches or {}, bases, written.numbers)
-        )
+        try:
+            return await self._in_thread(
+                lambda: self._write(back, (), switches or {}, bases, written.numbers)
+            )
+        except StoreError as error:
+            # The file has a change that the caller has undone in memory.
+            self.broken = self.broken or str(error)
+            raise
 
     def _write(
         self,
