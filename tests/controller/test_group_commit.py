@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
+import grpc
+import grpc.aio
 import pytest
 from aetcd import rpc
 
@@ -112,3 +114,39 @@ def test_what_nobody_waits_for_any_longer_is_not_sent() -> None:
 
     asyncio.run(work())
     assert client.asked == [["first@0"], ["kept@0"]]
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "certain"),
+    [
+        ("INVALID_ARGUMENT", "etcdserver: request is too large", True),
+        ("OUT_OF_RANGE", "etcdserver: mvcc: required revision is a future revision", True),
+        ("PERMISSION_DENIED", "etcdserver: permission denied", True),
+        ("RESOURCE_EXHAUSTED", "etcdserver: mvcc: database space exceeded", True),
+        # gRPC has these for streams that HTTP/2 resets, and for an answer that is too large.
+        ("RESOURCE_EXHAUSTED", "Received message larger than max", False),
+        ("INTERNAL", "Received RST_STREAM with error code 2", False),
+        ("UNKNOWN", "Stream removed", False),
+        ("UNIMPLEMENTED", "", False),
+        ("DATA_LOSS", "etcdserver: corrupt cluster", False),
+        ("UNAVAILABLE", "etcdserver: request timed out", False),
+    ],
+)
+def test_only_what_etcd_itself_refuses_is_certainly_not_made(
+    code: str, details: str, certain: bool
+) -> None:
+    class Stub:
+        async def Txn(self, *_: Any, **__: Any) -> Any:  # noqa: N802 (gRPC's name)
+            nothing = grpc.aio.Metadata()
+            raise grpc.aio.AioRpcError(grpc.StatusCode[code], nothing, nothing, details)
+
+    async def work() -> None:
+        client = EtcdClient(etcd.Access(["127.0.0.1:1"]))
+        _, member = client._member()
+        member.kv = Stub()
+        with pytest.raises(EtcdError) as failed:
+            await client.transact([], [])
+        await client.close()
+        assert failed.value.certain is certain
+
+    asyncio.run(work())

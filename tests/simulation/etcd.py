@@ -3,9 +3,10 @@
 It is a model of etcd's guarantees, and no implementation of Raft: one history of revisions, and
 rules for when the next one can be made. A change is made at one instant between request and answer,
 if the leader reaches a majority then. Otherwise the change is lost or made later, up to LATE_S, and
-no client learns which. Members learn of changes with a delay and feed their watches from the
-revisions that they know; a member without a leader refuses. Leases run by the leader's clock, and a
-new leader gives all of them their whole time again, as etcd does.
+no client learns which. In some clusters, a member also ends a stream in place of the answer.
+Members learn of changes with a delay and feed their watches from the revisions that they know; a
+member without a leader refuses. Leases run by the leader's clock, and a new leader gives all of
+them their whole time again, as etcd does.
 
 Not modelled: authentication, and reads that are not linearizable, which the product does not make.
 Sources: etcd 3.5, server/etcdserver/apply.go, server/mvcc/watchable_store.go, server/lease.
@@ -38,6 +39,13 @@ LATE_S = 4.0
 TICK_S = 0.1
 OPERATIONS_MOST = 128
 BATCH_REVISIONS = 1000
+
+RESETTING = 0.25
+"""Share of the clusters whose members end streams of requests that they have carried out."""
+
+RESET = 0.02
+"""Share of such requests."""
+
 FSYNC_S = 0.002
 
 
@@ -109,6 +117,8 @@ class Cluster:
         self._loop = loop
         self._network = network
         self._chance = random.Random(f"{seed}/etcd")
+        resets = random.Random(f"{seed}/etcd resets")
+        self._resets = resets if resets.random() < RESETTING else None
         rate = self._chance.choice((1.0, 1.0, 0.98, 1.02))
         self.members = [_Member(loop.node(f"e{n}", rate)) for n in range(3)]
         self.revision = 1
@@ -277,6 +287,9 @@ class Cluster:
         self._learn(member)
         if isinstance(result, AbortError):
             raise result
+        if self._resets is not None and self._resets.random() < RESET:
+            # As gRPC reports a stream that HTTP/2 resets.
+            raise AbortError(grpc.StatusCode.INTERNAL, "Received RST_STREAM with error code 2")
         return result
 
     async def _forwarded(self, member: _Member) -> None:

@@ -57,8 +57,27 @@ _ELSEWHERE = {
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
     grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.INTERNAL,
 }
 """Status codes after which another member is tried."""
+
+_REFUSED = {
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.OUT_OF_RANGE,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.FAILED_PRECONDITION,
+}
+"""Status codes of calls that etcd has refused, and so has not carried out.
+
+All others may follow a call that was carried out. gRPC gives INTERNAL and RESOURCE_EXHAUSTED to
+calls whose stream is reset, too (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md,
+section "Errors").
+"""
+
+_OF_ETCD = "etcdserver: "
+"""The beginning of the messages of etcd itself."""
 
 
 _Metadata = list[tuple[str, str]]
@@ -390,8 +409,9 @@ async def _beat(stream: Any) -> None:
 def _failed(error: grpc.aio.AioRpcError) -> EtcdError:
     if _COMPACTED in (error.details() or ""):
         return CompactedError()
-    certain = error.code() not in _ELSEWHERE and error.code() is not grpc.StatusCode.UNKNOWN
     said = error.details() or error.code().name
+    full = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and said.startswith(_OF_ETCD)
+    certain = full or error.code() in _REFUSED
     hints = [hint for words, hint in _HINTS.items() if words in said]
     return EtcdError("; ".join([f"etcd: {said}", *hints]), certain=certain)
 
