@@ -184,11 +184,15 @@ class Mirror:
         for revision, events in itertools.groupby(answer.events, lambda e: e.kv.mod_revision):
             if revision > self.seen:
                 await self._take_revision(revision, list(events))
+                # If a later revision cannot be taken, this one is not told of again.
+                self.seen = revision
 
     async def _take_revision(self, revision: int, events: Iterable[Any]) -> None:
         changed: dict[str, Values | dict[tuple[str, str], None]] = {}
         told: list[dict[str, Any]] = []
-        for event in events:
+        root = f"{self.prefix}root".encode()
+        # `root` comes first, since taking it can fail: nothing else of the revision is taken then.
+        for event in sorted(events, key=lambda one: one.kv.key != root):
             key = event.kv.key.decode().removeprefix(self.prefix)
             what, _, rest = key.partition("/")
             gone = event.type == rpc.Event.DELETE
