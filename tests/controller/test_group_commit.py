@@ -116,6 +116,22 @@ def test_what_nobody_waits_for_any_longer_is_not_sent() -> None:
     assert client.asked == [["first@0"], ["kept@0"]]
 
 
+def test_a_transaction_that_cannot_be_planned_fails_alone() -> None:
+    def wrong(_: int) -> list[Any]:
+        raise KeyError("wrong")
+
+    client = Client()
+    asked = [transaction("a"), Transaction([], wrong, changes={"b"}), transaction("c")]
+
+    async def work() -> list[Answer | BaseException]:
+        async with asyncio.timeout(10):
+            return await made(client, asked)
+
+    answers = asyncio.run(work())
+    assert [type(one) for one in answers] == [Answer, Answer, KeyError, Answer]
+    assert client.asked == [["first@0"], ["a@0", "c@0"]]
+
+
 @pytest.mark.parametrize(
     ("code", "details", "certain"),
     [

@@ -119,19 +119,20 @@ class Committer:
 
     async def _serve(self, found: ManagedSwitch, line: deque[Change]) -> None:
         """Give turns to the waiting requests, and make their changes, until none waits."""
-        batch, changes = Staged(found), list[Change]()
         try:
             while line:
-                batch, changes = Staged(found), []
+                batch, changes = Staged(found), list[Change]()
                 async with found.lock:
-                    await self._plan(line, batch, changes)
-                    if changes:
-                        await self._make_batch(batch, changes)
-        except Exception as error:
-            for change in (*changes, *line):
-                change.fail(error)
-            # No other task has held the lock since, so the batch can be undone here.
-            batch.undo()
+                    try:
+                        await self._plan(line, batch, changes)
+                        if changes:
+                            await self._make_batch(batch, changes)
+                    except Exception as error:
+                        _LOG.exception("changes of switch %s failed", found.name)
+                        # Without a batch, it is the fault of the request whose turn is next.
+                        for change in changes or ([line.popleft()] if line else []):
+                            change.fail(error)
+                        batch.undo()
         finally:
             del self._lines[found]
 
@@ -139,7 +140,12 @@ class Committer:
         """Give turns to the requests that wait longest, as long as they touch other resources."""
         touched: set[Resource] = set()
         while line and len(changes) < min(BATCH, self._store.changes_most):
-            touches = line[0].touches()
+            try:
+                touches = line[0].touches()
+            except Exception as error:
+                # The error belongs to this request only.
+                line.popleft().fail(error)
+                continue
             if changes and (line[0].alone or changes[-1].alone or touches & touched):
                 break
             if batch.exhausted:

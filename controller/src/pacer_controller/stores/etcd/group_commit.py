@@ -125,7 +125,13 @@ class GroupCommit:
         size = events = longest = 0
         while self._waiting:
             asked, future = self._waiting[0]
-            one = etcd.nested(asked.compare, asked.success(events), asked.failure)
+            try:
+                one = etcd.nested(asked.compare, asked.success(events), asked.failure)
+            except Exception as error:
+                # The error belongs to this caller only.
+                self._waiting.popleft()
+                _fail([(asked, future)], error)
+                continue
             # A nested transaction counts as two operations.
             length = max(len(asked.compare), len(one.request_txn.success) + 2)
             fits = (
