@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pacer_controller.stores import SqliteStore
+from pacer_controller.stores import SqliteStore, StoreError
 from rest_client import Client, problem
 
 S1 = "0000000000000001"
@@ -220,6 +220,30 @@ def test_bodies_that_are_no_json(client: Client) -> None:
     for method, content in (("POST", b"{"), ("DELETE", b"x" * (1024 * 1024 + 1))):
         answer = client.call(method, f"/qos/rules/{S1}", content=content)
         assert answer.status_code in (400, 413)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/qos/queue/{S1}",
+        f"/qos/rules/{S1}",
+        f"/qos/rules/{S1}/2",
+        f"/qos/meter/{S1}",
+        f"/v1.0/conf/switches/{S1}/ovsdb_addr",
+    ],
+)
+def test_reads_see_what_other_controllers_have_acknowledged(
+    client: Client, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    async def fails() -> None:
+        raise StoreError("no answer")
+
+    monkeypatch.setattr(SqliteStore, "shared", True)
+    monkeypatch.setattr(client.store, "catch_up", fails)
+    said = problem(client.call("GET", path), 503)
+    assert said["type"] == "urn:pacer:problem:not-current"
+    assert client.call("GET", path, cache_control="max-stale").status_code == 200
+    assert client.call("GET", f"/qos/queue/status/{S1}").status_code == 200
 
 
 def test_changes_are_planned_again_on_what_other_controllers_have_acknowledged(

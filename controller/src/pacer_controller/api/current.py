@@ -16,9 +16,13 @@ from pacer_controller.service import Service
 from pacer_controller.stores import StoreError
 
 _SWITCHES = "/v1/switches"
-_DESIRED = ("/v1/state", _SWITCHES)
+_DESIRED = ("/v1/state", _SWITCHES, "/qos/", "/v1.0/conf/switches/")
+"""Beginnings of the paths of desired state; the last two are Ryu's."""
+
 _MEASURED = ("/stats", "/stats/history", "/bandwidth", "/burstiness")
 """Paths of measurements, relative to a switch's path: they do not depend on desired state."""
+
+_MEASURED_BY_RYU = "/qos/queue/status/"
 
 
 class Current:
@@ -56,6 +60,8 @@ def _wants_current(scope: Scope) -> bool:
         return False
     path: str = scope["path"]
     if not path.startswith(_DESIRED) or path.endswith(_MEASURED):
+        return False
+    if path.startswith(_MEASURED_BY_RYU):
         return False
     directives = (v for name, v in scope["headers"] if name.lower() == b"cache-control")
     return not any(b"max-stale" in value.lower() for value in directives)
