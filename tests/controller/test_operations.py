@@ -30,6 +30,7 @@ from pacer_controller.p4rt import P4Switch
 from pacer_controller.service import core, history
 from pacer_controller.service.managed import ManagedSwitch, Samples
 from pacer_controller.southbound import State
+from pacer_controller.stores import SqliteStore, Status
 from rest_client import Client, problem
 
 CLASS = "/v1/switches/s1/classes/video"
@@ -224,6 +225,18 @@ def test_readiness(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     client.store.shut()
     assert client.call("GET", "/readyz").status_code == 503
     assert client.call("GET", "/healthz").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("state", "status"), [("connected", 200), ("backup", 503), ("pending", 503)]
+)
+def test_a_switch_whose_controller_is_a_backup_is_not_connected(
+    client: Client, monkeypatch: pytest.MonkeyPatch, state: str, status: int
+) -> None:
+    """With a shared store, the holder of the lease is to be the switch's primary."""
+    monkeypatch.setattr(SqliteStore, "shared", True)
+    monkeypatch.setattr(client.store, "status", lambda _: Status("other", state))
+    assert client.call("GET", "/readyz?connected=true").status_code == status
 
 
 def test_a_state_file_that_fails_changes_nothing(client: Client) -> None:

@@ -81,7 +81,10 @@ def add_operations(app: FastAPI, service: Service, connections: Connections) -> 
     ) -> views.Readiness:
         states = dict(service.states())
         ready = await service.writable()
-        if connected and "pending" in states.values():
+        # If the store is shared, the state is that at the holder of the switch's lease. A holder
+        # that is a backup does not drive the switch yet.
+        away = {"pending", "backup"} if service.store.shared else {"pending"}
+        if connected and not away.isdisjoint(states.values()):
             ready = False
         response.status_code = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
         return views.Readiness(ready=ready, switches=states)
