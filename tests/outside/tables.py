@@ -43,7 +43,7 @@ class SwitchTables:
             ]
         rows = [entries.from_finsy(one, self._schema) for one in found if not one.is_default_action]
         return {
-            int(str(dict(row.match)["class_id"])): dict(row.params)["time_per_byte_q24"]
+            int(str(dict(row.match)["class_id"])): int(dict(row.params)["time_per_byte_q24"])
             for row in rows
         }
 

@@ -228,7 +228,7 @@ def _store_url(arguments: argparse.Namespace, configured: str | None) -> str:
         ConfigError: they name two stores.
 
     """
-    named = {
+    named: dict[str, str | None] = {
         "--state": f"{config.SQLITE}{arguments.state}" if arguments.state else None,
         "--store": arguments.store,
         str(arguments.config): configured,

@@ -101,7 +101,7 @@ def generation_of(fence: int) -> int:
     remember. If ids are out of order after that, `fence_of` says what to bid.
     """
     epoch, revision = fence >> 64, fence & (2**64 - 1)
-    return (epoch % _EPOCHS) << _REVISION_BITS | (revision & (2**_REVISION_BITS - 1))
+    return (epoch % _EPOCHS) << _REVISION_BITS | (revision & ((1 << _REVISION_BITS) - 1))
 
 
 def fence_of(generation: int, fence: int) -> int:
@@ -115,8 +115,8 @@ def fence_of(generation: int, fence: int) -> int:
     """
     epoch, known = fence >> 64, generation >> _REVISION_BITS
     epoch += (known - epoch) % _EPOCHS
-    bits = 2**_REVISION_BITS
-    return epoch << 64 | (2**64 - bits) | (generation & (bits - 1))
+    revisions = 1 << _REVISION_BITS
+    return epoch << 64 | ((1 << 64) - revisions) | (generation & (revisions - 1))
 
 
 class State(Enum):
