@@ -21,7 +21,7 @@ from pacer_controller import entries
 from pacer_controller.records import index_of
 from pacer_controller.rows import PORTS, Row
 from truth import EtcdTruth, FileTruth, Truth, Version
-from world import PREFIX, STATE, Controller, Key, Operation, World
+from world import STATE, Controller, Key, Operation, World
 
 from switch import Accepted, Switch
 
@@ -147,13 +147,13 @@ class Invariants:
         if not method.endswith(_WRITES) or self._world.cluster is None:
             return
         switch = target.partition(":")[0]
-        holder = self._world.cluster.value(f"{PREFIX}leases/{switch}")
+        holder = self._world.holder(switch)
         name = self._world.names[process]
-        if holder is None or holder.decode() != name:
+        if holder != name:
             self.broken(
                 "fenced",
                 f"{process} ({name}) writes to {switch} by {method.rpartition('/')[2]}, whose "
-                f"lease {holder.decode() if holder is not None else 'nobody'} has",
+                f"lease {holder or 'nobody'} has",
             )
 
     def _answered(self, operation: Operation) -> None:

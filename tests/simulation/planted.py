@@ -11,6 +11,7 @@ from unittest import mock
 
 from pacer_controller.openvswitch import switch
 from pacer_controller.openvswitch.ovsdb import Database
+from pacer_controller.p4rt import session
 from pacer_controller.stores import SqliteStore, UncertainError
 from pacer_controller.stores.etcd import client as etcd_client
 from pacer_controller.stores.etcd.client import EtcdClient
@@ -80,8 +81,15 @@ def forget_gap() -> Iterator[None]:
 
 @contextlib.contextmanager
 def skip_lease_time() -> Iterator[None]:
-    """Write to a switch after its lease has ended, until etcd names another holder."""
-    with mock.patch.object(Leases, "held", lambda self, switch: switch in self._mine):
+    """Write to a switch after its lease has ended, until etcd names another holder.
+
+    Nor does the controller probe its switches: a probe without an answer ends the connection before
+    the lease.
+    """
+    with (
+        mock.patch.object(Leases, "held", lambda self, switch: switch in self._mine),
+        mock.patch.object(session, "_keepalive", lambda **_: []),
+    ):
         yield
 
 

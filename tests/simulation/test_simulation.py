@@ -18,10 +18,10 @@ FOUND_BY = {
     "acknowledge-early": (12, "lost"),
     "reuse-id": (1, "id-reused"),
     "forget-gap": (12, "stale"),
-    "skip-lease-time": (37, "fenced"),
+    "skip-lease-time": (42, "fenced"),
     "skip-sync": (1, "lost"),
     "acknowledge-failed": (1, "lost"),
-    "forget-bids": (1, "id-reused"),
+    "forget-bids": (1, "rest"),
     "skip-lock": (1, "one-writer"),
     "reuse-generation": (1, "id-reused"),
 }
@@ -104,5 +104,5 @@ def test_a_failing_seed_is_reduced_and_tells_how_to_run_it_again() -> None:
     assert f"--first {seed[1]} --seeds 1 --story --plant skip-lease-time" in text
     faults = re.search(r"faults that it takes:\n((?:    .*\n)+)", text)
     assert faults is not None, text
-    # A controller writes after its lease only when it was kept from renewing it.
+    # A controller writes after its lease only when something keeps it from renewing it.
     assert len(faults[1].splitlines()) <= 3

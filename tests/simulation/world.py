@@ -16,6 +16,7 @@ import functools
 import json
 import random
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -55,7 +56,7 @@ FAULTS_UNTIL_S = 12.0
 CLIENTS_UNTIL_S = 14.0
 
 OUTLIVING = 0.3
-"""Share of the runs with etcd in which a controller outlives its leases while it sends."""
+"""Share of the runs with etcd in which a controller outlives its leases while it writes."""
 
 OUTLIVING_UNTIL_S = 8.0
 """Latest time when that begins: the clients go on for longer than a lease."""
@@ -228,7 +229,7 @@ def schedule(seed: str, scene: Scene = ETCD) -> list[Fault]:
 
 
 def _outliving(seed: str, controllers: Sequence[str], number: int) -> list[Fault]:
-    """Draw a fault in which a controller outlives its leases while it talks to a switch.
+    """Draw a fault in which a controller outlives its leases while it writes to a switch.
 
     The other faults of the seed do not depend on it.
     """
@@ -236,7 +237,7 @@ def _outliving(seed: str, controllers: Sequence[str], number: int) -> list[Fault
     if chance.random() > OUTLIVING:
         return []
     kind = chance.choice(("pause-sending", "cut-sending"))
-    who, value = (chance.choice(controllers),), float(chance.randint(1, 20))
+    who, value = (chance.choice(controllers),), float(chance.randint(1, 3))
     at_s, for_s = chance.uniform(BEGIN_S, OUTLIVING_UNTIL_S), chance.uniform(*OUTLIVING_S)
     return [Fault(number, at_s, for_s, kind, who, value)]
 
@@ -648,15 +649,21 @@ class World:
     def _at_sending(
         self, fault: Fault, node: Node, begin: Callable[[Node], Callable[[], None]]
     ) -> Callable[[], None]:
-        """Begin something when a node has sent so many messages to switches."""
-        left = int(fault.value)
+        """Begin something in the middle of a controller's change of a switch.
+
+        That is when it has sent so many messages to a switch that it drives, after a client has
+        changed the desired state of that switch.
+        """
+        heads = {one.name: self._changed(one.name) for one in self.switches}
+        sent: Counter[str] = Counter()
         undo: Callable[[], None] | None = None
 
-        def sent(to: Node) -> None:
-            nonlocal left, undo
-            if self.switch(to.name) is not None:
-                left -= 1
-                if left == 0:
+        def sends(to: Node) -> None:
+            nonlocal undo
+            name = self.names.get(node.process) if node.process is not None else None
+            if self.holder(to.name) == name and self._changed(to.name) != heads.get(to.name):
+                sent[to.name] += 1
+                if sent[to.name] == int(fault.value):
                     node.trap, undo = None, begin(to)
 
         def end() -> None:
@@ -664,8 +671,17 @@ class World:
             if undo is not None:
                 undo()
 
-        node.trap = sent
+        node.trap = sends
         return end
+
+    def holder(self, switch: str) -> str:
+        """Return the name of the controller that has a switch's lease; empty: none has it."""
+        value = self.cluster.value(f"{PREFIX}leases/{switch}") if self.cluster is not None else None
+        return value.decode() if value is not None else ""
+
+    def _changed(self, switch: str) -> bytes | None:
+        """Return what each change of a switch's desired state changes."""
+        return self.cluster.value(f"{PREFIX}heads/{switch}") if self.cluster is not None else None
 
     def _fault_pause_sending(self, fault: Fault, node: Node) -> Callable[[], None]:
         """Pause a controller when a switch is about to answer it."""
