@@ -3,6 +3,9 @@
 import fcntl
 import os
 
+RNDCLEARPOOL = 0x5206
+"""The lab's kernel restores the entropy pool of before the first RNDRESEEDCRNG."""
+
 RNDRESEEDCRNG = 0x5207
 """random(4): the generator takes a new key from the entropy pool."""
 
@@ -15,10 +18,20 @@ def in_lab() -> bool:
 def restart_random_numbers() -> None:
     """Make the lab's random numbers from now on independent of how many were drawn before.
 
-    The generator gets a new key from the entropy pool, which in the lab depends only on the seed.
+    The generator gets a new key from the entropy pool. In the lab, the key depends only on the seed
+    and on how many keys were taken since the pool was rewound.
     """
     with open("/dev/urandom", "rb") as device:
         fcntl.ioctl(device, RNDRESEEDCRNG)
+
+
+def rewind_random_numbers() -> None:
+    """Have the next restarts of the lab's random numbers give the same numbers as the first ones.
+
+    So a run gives the same result whether it is the first on its network or a later one.
+    """
+    with open("/dev/urandom", "rb") as device:
+        fcntl.ioctl(device, RNDCLEARPOOL)
 
 
 def departures_here() -> str:

@@ -88,7 +88,7 @@ def skip_lease_time() -> Iterator[None]:
     """
     with (
         mock.patch.object(Leases, "held", lambda self, switch: switch in self._mine),
-        mock.patch.object(session, "_keepalive", lambda **_: []),
+        mock.patch.object(session, "_keepalive", return_value=[]),
     ):
         yield
 

@@ -44,7 +44,7 @@ from pacer_mininet.experiments.shaping import (
     unshape,
 )
 from pacer_mininet.hosts import introduce, ping, write_settings
-from pacer_mininet.lab import in_lab, restart_random_numbers
+from pacer_mininet.lab import in_lab, restart_random_numbers, rewind_random_numbers
 from pacer_mininet.ovs_switch import PacingOVSSwitch
 from pacer_mininet.sink import Sink
 from pacer_mininet.tcp_state import TcpMonitor
@@ -168,6 +168,8 @@ class ScenarioRun:
             for sender, receiver in pairs:
                 ping(sender, receiver.IP(), timeout_s=PING_TIMEOUT_S)
             time.sleep(LEARNING_S)
+        if in_lab():
+            rewind_random_numbers()
         _restart_random_numbers()  # fq draws the seed of its hash.
         self.shaped_by = shape(self.scenario, self.net, self.rest)
         self._start_servers()
