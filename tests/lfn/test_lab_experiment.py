@@ -3,6 +3,7 @@
 Skipped with a message where there is no lab, or no Snakemake.
 """
 
+import dataclasses
 import json
 import os
 import re
@@ -11,10 +12,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pacer_mininet import paths
+from pacer_mininet.experiments import catalogue, jobs
+from pacer_mininet.experiments.store import Store
 
 pytestmark = pytest.mark.skipif(
     not paths.SNAKEMAKE.exists(), reason="not run: Snakemake is not installed: make experiments"
@@ -85,3 +89,21 @@ def test_neither_a_kill_nor_the_number_of_processors_changes_a_table(
         time.sleep(0.1)
     assert "3 runs; 3 to be made" not in continued.stdout
     assert digest(continued.stdout) == digest(said)
+
+
+def test_a_run_is_the_same_behind_another_one_on_their_network(lab: None, tmp_path: Path) -> None:
+    cell = catalogue.of_kernel(quick=False, realtime=False)["ipg"].cells[0]
+    # Its wire loses packets at random.
+    scenario = dataclasses.replace(cell.scenario, seconds=5)
+    results = Store(tmp_path, {})
+    made = []
+
+    def listener(event: dict[str, Any]) -> None:
+        if event["event"] == "done":
+            made.append(results.content(scenario))
+
+    two = [jobs.Job(name, scenario) for name in ("first", "second")]
+    assert jobs.make([two], results, listener, realtime=False) == {}
+    first, second = made
+    assert first == second
+    assert json.loads(first)["retransmits"] > 0
