@@ -30,6 +30,9 @@ use traffic_manager::{Gaps, Limits, PortConfig, RateCounts};
 
 const PROGRAM: &[u8] = include_bytes!("../../p4runtime-server/tests/programs/kinds.json");
 
+/// Has constant entries in a ternary table.
+const ENTRIES: &[u8] = include_bytes!("../../v1model/tests/programs/entries.json");
+
 type Input = TBinaryInputProtocol<TcpStream>;
 type Output = TMultiplexedOutputProtocol<TBinaryOutputProtocol<TcpStream>>;
 
@@ -43,10 +46,14 @@ struct Bench {
 
 impl Bench {
     fn start() -> Self {
-        Self::with(ThriftLimits::default(), None)
+        Self::of(PROGRAM)
     }
 
-    fn with(limits: ThriftLimits, holders: Option<Vec<u32>>) -> Self {
+    fn of(program: &[u8]) -> Self {
+        Self::with(program, ThriftLimits::default(), None)
+    }
+
+    fn with(program: &[u8], limits: ThriftLimits, holders: Option<Vec<u32>>) -> Self {
         let config = SwitchConfig {
             entry_handles: true,
             ..SwitchConfig::default()
@@ -65,7 +72,7 @@ impl Bench {
         }
         let queues = switch.set_queues(2, Some(QueueSettings::strict(8)));
         queues.expect("a port");
-        switch.load(PROGRAM).expect("a program");
+        switch.load(program).expect("a program");
         let (executor, mut jobs) = executor::channel(64, || ());
         let compiler = switch.compiler();
         let (_, receiver) = controller_queues(4, 4);
@@ -88,7 +95,7 @@ impl Bench {
         let config = ThriftConfig {
             device_id: 3,
             holders,
-            program: Some(PROGRAM.to_vec()),
+            program: Some(program.to_vec()),
             notifications: None,
             since_1970_ns: |ns| ns + 5_000,
             limits,
@@ -171,6 +178,13 @@ fn range(start: &[u8], end: &[u8]) -> BmMatchParam {
 
 fn options(priority: i32) -> BmAddEntryOptions {
     BmAddEntryOptions::new(priority)
+}
+
+/// A program, changed.
+fn changed(program: &[u8], change: impl FnOnce(&mut serde_json::Value)) -> Vec<u8> {
+    let mut json = serde_json::from_slice(program).expect("JSON");
+    change(&mut json);
+    serde_json::to_vec(&json).expect("JSON")
 }
 
 /// The code of BMv2's exception.
@@ -320,6 +334,32 @@ fn keys_of_every_kind_are_checked_and_told_as_they_were_given() {
         let (action, data) = drop();
         let added = client.bm_mt_add_entry(0, routes(), route(prefix), action, data, options(0));
         assert_eq!(code(added), Code::BAD_MATCH_KEY);
+    }
+    bench.stop();
+}
+
+#[test]
+fn constant_entries_have_the_priorities_of_the_program() {
+    let program = changed(ENTRIES, |json| {
+        for (entry, priority) in [(0, 10), (1, 20)] {
+            json["pipelines"][0]["tables"][1]["entries"][entry]["priority"] = priority.into();
+        }
+    });
+    let bench = Bench::of(&program);
+    let mut client = bench.standard();
+    let table = || "I.u".to_owned();
+    let entries = client.bm_mt_get_entries(0, table()).expect("entries");
+    let priorities: Vec<_> = entries.iter().map(|entry| entry.options.clone()).collect();
+    assert_eq!(priorities, [Some(options(10)), Some(options(20))]);
+    for entry in entries {
+        let key = entry.match_key.clone().expect("a key");
+        let given = entry.options.clone().expect("a priority");
+        let found = client.bm_mt_get_entry_from_key(0, table(), key.clone(), given);
+        assert_eq!(found.expect("an entry"), entry);
+        for other in [-1, 0, 15, i32::MAX] {
+            let found = client.bm_mt_get_entry_from_key(0, table(), key.clone(), options(other));
+            assert_eq!(code(found), Code::BAD_MATCH_KEY);
+        }
     }
     bench.stop();
 }
@@ -711,7 +751,7 @@ fn a_program_is_loaded_swapped_and_reset() {
 #[test]
 fn strangers_may_change_what_no_holder_controls() {
     // No user is a holder: all are strangers, and no holder has ever bid.
-    let bench = Bench::with(ThriftLimits::default(), Some(Vec::new()));
+    let bench = Bench::with(PROGRAM, ThriftLimits::default(), Some(Vec::new()));
     let mut client = bench.standard();
     client.bm_reset_state().expect("allowed");
     bench.stop();
@@ -791,7 +831,7 @@ fn connections_and_answers_have_limits() {
         message_time: Duration::from_millis(50),
         ..ThriftLimits::default()
     };
-    let bench = Bench::with(limits, None);
+    let bench = Bench::with(PROGRAM, limits, None);
     let mut first = bench.standard();
     first.bm_mgmt_get_info().expect("answered");
     let long = first.bm_register_read_all(0, "KindsIngress.marks".to_owned());

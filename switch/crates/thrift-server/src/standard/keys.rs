@@ -1,7 +1,7 @@
 //! Match keys as BMv2 has them.
 //!
-//! BMv2's lowest priority wins and P4Runtime's highest, so the one is the difference of the other from
-//! the greatest: as in simple_switch_grpc.
+//! BMv2's lowest priority wins and P4Runtime's highest. So the one is the difference of the other from the
+//! greatest, as in simple_switch_grpc. Constant entries have the priorities of the program's JSON.
 
 use bmv2_thrift::standard::{
     BmMatchParam, BmMatchParamExact, BmMatchParamLPM, BmMatchParamRange, BmMatchParamTernary,
@@ -17,6 +17,15 @@ const NO_PRIORITY: i32 = -1;
 
 fn has_priorities(table: &TableInfo) -> bool {
     table.key.iter().any(|field| field.kind.needs_priority())
+}
+
+/// BMv2's priority that is 1 in P4Runtime, the lowest there.
+fn last_priority(table: &TableInfo) -> i32 {
+    match table.const_entries {
+        // The numbers of the program's JSON.
+        true => table.program_priority_max,
+        false => i32::MAX - 1,
+    }
 }
 
 /// The key that a client gives.
@@ -35,11 +44,11 @@ pub(super) fn entry_key(
     let fields = table.key.iter().zip(params);
     let fields = fields.map(|(field, param)| match_field(field, param));
     let priority = if has_priorities(table) {
-        // P4Runtime's lowest is 1.
-        let inverted = i32::MAX.checked_sub(priority);
-        inverted
-            .filter(|inverted| *inverted > 0 && priority >= 0)
-            .ok_or_else(bad)?
+        let last = last_priority(table);
+        if !(0..=last).contains(&priority) {
+            return Err(bad());
+        }
+        (last - priority).saturating_add(1)
     } else {
         0
     };
@@ -132,19 +141,11 @@ fn told(field: &KeyField, given: &MatchField) -> BmMatchParam {
 }
 
 /// A key as a client sees it, and its priority.
-pub(super) fn told_key(
-    table: &TableInfo,
-    entries: usize,
-    key: &EntryKey,
-) -> (Vec<BmMatchParam>, i32) {
+pub(super) fn told_key(table: &TableInfo, key: &EntryKey) -> (Vec<BmMatchParam>, i32) {
     let fields = table.key.iter().zip(&key.fields);
-    let priority = if !has_priorities(table) {
-        NO_PRIORITY
-    } else if table.const_entries {
-        // The program numbers its entries from 1 on, the first one wins.
-        i32::try_from(entries).unwrap_or(i32::MAX).saturating_add(1) - key.priority
-    } else {
-        i32::MAX - key.priority
+    let priority = match has_priorities(table) {
+        true => last_priority(table).saturating_sub(key.priority.saturating_sub(1)),
+        false => NO_PRIORITY,
     };
     (
         fields.map(|(field, given)| told(field, given)).collect(),

@@ -79,10 +79,9 @@ fn life(idle: IdleTimeout) -> Option<BmMtEntryLife> {
     })
 }
 
-fn told_entry(pipeline: &Pipeline, table: usize, info: &TableInfo, handled: &Handled) -> BmMtEntry {
+fn told_entry(pipeline: &Pipeline, info: &TableInfo, handled: &Handled) -> BmMtEntry {
     let Handled { handle, entry } = handled;
-    let entries = pipeline.table_len(table).unwrap_or(0);
-    let (key, priority) = keys::told_key(info, entries, &entry.key);
+    let (key, priority) = keys::told_key(info, &entry.key);
     BmMtEntry {
         match_key: Some(key),
         options: Some(BmAddEntryOptions::new(priority)),
@@ -113,7 +112,7 @@ pub(super) fn page(
     let (table, info) = lookup::table(pipeline, table)?;
     let page = pipeline.handled_entries(table, from, ENTRIES_PER_PIECE);
     let entries = page.items.iter();
-    let entries = entries.map(|handled| told_entry(pipeline, table, info, handled));
+    let entries = entries.map(|handled| told_entry(pipeline, info, handled));
     let next = page.next.and_then(|next| u32::try_from(next).ok());
     Ok((entries.collect(), next))
 }
@@ -125,7 +124,7 @@ pub(super) fn by_handle(program: &Program, table: &str, handle: i32) -> TableRes
         return Ok(no_entry());
     };
     let handled = lookup::entry(pipeline, table, handle)?;
-    Ok(told_entry(pipeline, table, info, &handled))
+    Ok(told_entry(pipeline, info, &handled))
 }
 
 /// The entry of a key.
@@ -143,12 +142,7 @@ pub(super) fn by_key(
     let unknown = |_| refused(Code::BAD_MATCH_KEY);
     let handle = pipeline.entry_handle(table, &key).map_err(unknown)?;
     let entry = pipeline.table_entry(table, &key).map_err(unknown)?;
-    Ok(told_entry(
-        pipeline,
-        table,
-        info,
-        &Handled { handle, entry },
-    ))
+    Ok(told_entry(pipeline, info, &Handled { handle, entry }))
 }
 
 /// The default entry.

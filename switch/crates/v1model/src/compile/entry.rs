@@ -61,7 +61,7 @@ pub(super) fn insert_constant_entries(
     let entries = t.entries.as_deref().unwrap_or_default();
     // In BMv2 JSON the lowest number wins, in P4Runtime the greatest. Mirrored, so that the
     // program's last entry has priority 1.
-    let most = entries.iter().filter_map(|e| e.priority).max().unwrap_or(0);
+    let most = info.program_priority_max;
     for (i, e) in entries.iter().enumerate() {
         let priority = if table.has_priorities() {
             let below = most.saturating_sub(e.priority.unwrap_or(most));

@@ -168,6 +168,7 @@ impl Tables {
             actions: actions.iter().map(|a| a.public).collect(),
             size: t.max_size.max(entries.len()),
             const_entries: t.entries.is_some(),
+            program_priority_max: entries.iter().filter_map(|e| e.priority).max().unwrap_or(0),
             const_default: default.is_some_and(|d| d.action_const || d.action_entry_const),
             direct_counter: t.with_counters,
             direct_meter: meter

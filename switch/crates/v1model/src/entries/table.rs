@@ -20,6 +20,9 @@ pub struct TableInfo {
     /// The program fixes the entries (`const entries`). Until
     /// [`crate::Pipeline::table_rules`] says otherwise, this holds for any entries that it has.
     pub const_entries: bool,
+    /// The greatest priority that the program's BMv2 JSON gives one of its entries. There the lowest wins, so
+    /// an entry with this number has priority 1 here.
+    pub program_priority_max: i32,
     /// The program fixes the default action (`const default_action`).
     pub const_default: bool,
     /// The table has a direct counter.
