@@ -273,15 +273,18 @@ def test_digests_are_published_until_they_are_acknowledged(tmp_path: Path) -> No
             stream.sendall(b"\0SP\0\0\x21\0\0")
             assert received(stream, 8) == b"\0SP\0\0\x20\0\0"
             running = Running(clients, p4runtime)
-            clients.standard.bm_mt_add_entry(
-                *(0, SPECIAL, running.key(5), "KindsIngress.learn", [b"\0\1"]),
-                running.types.BmAddEntryOptions(priority=0),
-            )
+
+            def learn() -> None:
+                clients.standard.bm_mt_add_entry(
+                    *(0, SPECIAL, running.key(5), "KindsIngress.learn", [b"\0\1"]),
+                    running.types.BmAddEntryOptions(priority=0),
+                )
 
             def send(source: int) -> None:
                 ethernet = (5).to_bytes(6, "big") + source.to_bytes(6, "big") + b"\x12\x34"
                 p4runtime.packet_out(ethernet.ljust(60, b"\0")[2:], egress_port=0)
 
+            learn()
             # The second one has the same digest as the first.
             for source in (7, 7, 8):
                 send(source)
@@ -297,4 +300,9 @@ def test_digests_are_published_until_they_are_acknowledged(tmp_path: Path) -> No
             clients.standard.bm_learning_ack_buffer(0, of, buffer)
             send(7)
             assert sample_of(stream) == (of, 3, sample)
+            # A reset forgets what was sent, and removes the entry.
+            clients.standard.bm_reset_state()
+            learn()
+            send(7)
+            assert sample_of(stream) == (of, 4, sample)
         p4runtime.close()

@@ -136,6 +136,11 @@ impl Program {
         &mut self.pipeline
     }
 
+    /// Forgets a digest's messages, so that each is sent when it recurs. Its settings stay.
+    pub fn digest_reset(&mut self, digest: usize) {
+        self.learning.reset(digest);
+    }
+
     /// Puts an entry back as [`Pipeline::table_restore`] does.
     ///
     /// # Errors

@@ -147,6 +147,20 @@ impl Learning {
         }
     }
 
+    /// Forgets a digest's messages, those that were sent and those that were not. Its settings stay, and its
+    /// lists' ids go on.
+    pub(crate) fn reset(&mut self, digest: usize) {
+        if let Some(Some(learner)) = self.learners.get_mut(digest) {
+            *learner = Learner {
+                config: learner.config,
+                next_list_id: learner.next_list_id,
+                ..Learner::default()
+            };
+        }
+        self.ready.retain(|list| list.digest != digest);
+        self.find_due();
+    }
+
     /// Whether messages of this digest are collected.
     pub(crate) fn wants(&self, digest: usize) -> bool {
         matches!(self.learners.get(digest), Some(Some(_)))
@@ -312,6 +326,27 @@ mod tests {
         learning.acknowledge(0, 2);
         learning.learn(0, &[1], 1_002);
         assert_eq!(take(&mut learning, 1_002), Some((3, vec![1])));
+    }
+
+    #[test]
+    fn a_reset_forgets_messages_but_not_settings() {
+        let mut learning = learning(CONFIG);
+        learning.configure(1, Some(CONFIG), 0);
+        for digest in [0, 1] {
+            learning.learn(digest, &[1], 0);
+            learning.learn(digest, &[2], 0);
+            learning.learn(digest, &[3], 0);
+        }
+        assert_eq!(take(&mut learning, 0), Some((1, vec![1, 2])));
+        learning.reset(1);
+        learning.reset(7);
+        // The other digest's messages are still collected.
+        assert_eq!(learning.due_ns(), Some(100));
+        learning.reset(0);
+        assert_eq!(learning.due_ns(), None);
+        assert_eq!(learning.config(0), Some(CONFIG));
+        learning.learn(0, &[1], 10);
+        assert_eq!(take(&mut learning, 110), Some((2, vec![1])));
     }
 
     #[test]

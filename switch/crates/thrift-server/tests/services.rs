@@ -736,8 +736,15 @@ fn a_program_is_loaded_swapped_and_reset() {
             options(0),
         )
         .expect("added");
+    let types = || "KindsParser.types".to_owned();
+    let value = vec![0x12, 0x34];
+    client
+        .bm_parse_vset_add(0, types(), value.clone())
+        .expect("added");
     client.bm_reset_state().expect("reset");
     assert_eq!(client.bm_register_read(0, marks(), 0).expect("read"), 0);
+    let values = client.bm_parse_vset_get(0, types()).expect("read");
+    assert_eq!(values, [value]);
     let entries = |client: &mut StandardSyncClient<Input, Output>, table: &str| {
         client
             .bm_mt_get_num_entries(0, table.to_owned())

@@ -1,4 +1,5 @@
-//! `bm_reset_state`: the program as it was loaded, without later writes.
+//! `bm_reset_state`: the program as it was loaded, without later writes. Parser value sets stay as they are,
+//! as in BMv2.
 
 use switch::Program;
 use v1model::entries::{Bits, CellValue, ControlResult, CounterValue, MeterWrite};
@@ -8,7 +9,7 @@ use super::counters::CELLS_PER_PIECE;
 /// Objects deleted between two looks at whether a visit is over.
 const OBJECTS_PER_PIECE: usize = 16;
 
-/// The object to reset next. The numbers are those of tables, profiles, arrays and sets.
+/// The object to reset next. The numbers are those of tables, profiles, arrays and digests.
 #[derive(Debug, Clone, Copy)]
 enum Place {
     Entries(usize),
@@ -17,7 +18,7 @@ enum Place {
     Counter(usize, usize),
     Meter(usize, usize),
     Register(usize, usize),
-    ValueSet(usize),
+    Digest(usize),
     Done,
 }
 
@@ -53,7 +54,7 @@ impl Reset {
             Place::Counter(array, from) => counter(program, array, from)?,
             Place::Meter(array, from) => meter(program, array, from)?,
             Place::Register(array, from) => register(program, array, from)?,
-            Place::ValueSet(set) => value_set(program, set)?,
+            Place::Digest(number) => digest(program, number),
             Place::Done => return Ok(true),
         };
         Ok(false)
@@ -140,7 +141,7 @@ fn meter(program: &mut Program, array: usize, from: usize) -> ControlResult<Plac
 fn register(program: &mut Program, array: usize, from: usize) -> ControlResult<Place> {
     let pipeline = program.pipeline_mut();
     let Some(info) = pipeline.registers().get(array) else {
-        return Ok(Place::ValueSet(0));
+        return Ok(Place::Digest(0));
     };
     let (size, bytes) = (info.size, info.bits.div_ceil(8) as usize);
     let end = size.min(from + CELLS_PER_PIECE);
@@ -149,11 +150,10 @@ fn register(program: &mut Program, array: usize, from: usize) -> ControlResult<P
     Ok(next_cells(array, end, size, Place::Register))
 }
 
-fn value_set(program: &mut Program, set: usize) -> ControlResult<Place> {
-    let pipeline = program.pipeline_mut();
-    if set >= pipeline.value_sets().len() {
-        return Ok(Place::Done);
+fn digest(program: &mut Program, digest: usize) -> Place {
+    if digest >= program.pipeline().digests().len() {
+        return Place::Done;
     }
-    pipeline.value_set_write(set, &[])?;
-    Ok(Place::ValueSet(set + 1))
+    program.digest_reset(digest);
+    Place::Digest(digest + 1)
 }
