@@ -339,6 +339,40 @@ fn keys_of_every_kind_are_checked_and_told_as_they_were_given() {
 }
 
 #[test]
+fn a_prefix_is_counted_from_the_first_bit_of_the_first_byte() {
+    // The prefix is that of the port, of 9 bits: the upper 7 bits of its first byte are none of the field's.
+    let program = changed(PROGRAM, |json| {
+        let table = &mut json["pipelines"][0]["tables"][1];
+        for (field, kind) in [(0, "exact"), (1, "lpm")] {
+            table["key"][field]["match_type"] = kind.into();
+        }
+    });
+    let bench = Bench::of(&program);
+    let mut client = bench.standard();
+    let routes = || "KindsIngress.routes".to_owned();
+    let mut add = |port: [u8; 2], prefix| {
+        let key = vec![exact(&[0; 6]), lpm(&port, prefix)];
+        let drop = "KindsIngress.drop".to_owned();
+        client.bm_mt_add_entry(0, routes(), key, drop, Vec::new(), options(0))
+    };
+    // The highest bit of the field.
+    assert_eq!(add([1, 0xFF], 8).expect("added"), 0);
+    assert_eq!(code(add([1, 0], 8)), Code::DUPLICATE_ENTRY);
+    // All its bits.
+    assert_eq!(add([1, 0xFF], 16).expect("added"), 1);
+    assert_eq!(add([1, 0xFE], 16).expect("added"), 2);
+    assert_eq!(code(add([1, 0xFE], 17)), Code::BAD_MATCH_KEY);
+    for (handle, port, prefix) in [(0, [1, 0xFF], 8), (2, [1, 0xFE], 16)] {
+        let entry = client.bm_mt_get_entry(0, routes(), handle);
+        let key = entry.expect("an entry").match_key.expect("a key");
+        assert_eq!(key, [exact(&[0; 6]), lpm(&port, prefix)]);
+        let found = client.bm_mt_get_entry_from_key(0, routes(), key, options(0));
+        assert_eq!(found.expect("an entry").entry_handle, Some(handle));
+    }
+    bench.stop();
+}
+
+#[test]
 fn constant_entries_have_the_priorities_of_the_program() {
     let program = changed(ENTRIES, |json| {
         for (entry, priority) in [(0, 10), (1, 20)] {

@@ -10,7 +10,7 @@ use bmv2_thrift::standard::{
 use v1model::entries::{EntryKey, KeyField, MatchField, MatchKind, TableInfo};
 
 use super::lookup::{TableResult, refused};
-use super::values::{bytes_of, exact, masked, prefix_mask};
+use super::values::{bytes_of, exact, masked, prefix_given, prefix_mask, prefix_told};
 
 /// BMv2's priority of entries of tables without priorities.
 const NO_PRIORITY: i32 = -1;
@@ -72,10 +72,8 @@ fn match_field(field: &KeyField, param: &BmMatchParam) -> Option<MatchField> {
         }
         (MatchKind::Lpm, Type::LPM) => {
             let lpm = param.lpm.as_ref()?;
-            let prefix_bits = u32::try_from(lpm.prefix_length?).ok()?;
-            if prefix_bits > bits {
-                return None;
-            }
+            let given = u32::try_from(lpm.prefix_length?).ok()?;
+            let prefix_bits = prefix_given(bits, given)?;
             let value = exact(lpm.key.as_ref()?, bits)?;
             MatchField::Lpm {
                 value: masked(&value, &prefix_mask(bits, prefix_bits)),
@@ -126,7 +124,7 @@ fn told(field: &KeyField, given: &MatchField) -> BmMatchParam {
         MatchField::Lpm { value, prefix_bits } => BmMatchParam {
             lpm: Some(BmMatchParamLPM::new(
                 value.to_vec(),
-                prefix_bits.cast_signed(),
+                prefix_told(field.bits, *prefix_bits).cast_signed(),
             )),
             ..param(Type::LPM)
         },

@@ -23,9 +23,8 @@ pub(super) fn fit(value: &[u8], bits: u32) -> Bits {
     let mut fitted: Bits = std::iter::repeat_n(0, missing)
         .chain(value.get(from..).unwrap_or_default().iter().copied())
         .collect();
-    let unused = bytes as u32 * 8 - bits;
     if let Some(first) = fitted.first_mut() {
-        *first &= 0xFF >> unused;
+        *first &= 0xFF >> unused_bits(bits);
     }
     fitted
 }
@@ -35,10 +34,30 @@ pub(super) fn masked(value: &[u8], mask: &[u8]) -> Bits {
     value.iter().zip(mask).map(|(v, m)| v & m).collect()
 }
 
-/// The mask of a prefix. BMv2 counts the prefix from the first bit of the field.
+/// The bits of a value's first byte that are above its width.
+fn unused_bits(bits: u32) -> u32 {
+    bytes_of(bits) as u32 * 8 - bits
+}
+
+/// The length of a field's prefix that a client gives: BMv2 counts from the first bit of the field's first byte.
+/// `None`: it is longer than these bytes.
+pub(super) fn prefix_given(bits: u32, given: u32) -> Option<u32> {
+    let unused = unused_bits(bits);
+    (given <= bits + unused).then(|| given.saturating_sub(unused))
+}
+
+/// The length of a field's prefix as a client sees it.
+pub(super) fn prefix_told(bits: u32, prefix: u32) -> u32 {
+    match prefix {
+        0 => 0,
+        _ => prefix + unused_bits(bits),
+    }
+}
+
+/// The mask of a prefix, which begins at the first bit of the field.
 pub(super) fn prefix_mask(bits: u32, prefix: u32) -> Bits {
     let bytes = bytes_of(bits);
-    let unused = bytes as u32 * 8 - bits;
+    let unused = unused_bits(bits);
     (0..bytes as u32)
         .map(|byte| {
             let ones = (prefix + unused).saturating_sub(byte * 8).min(8);
@@ -97,6 +116,18 @@ mod tests {
         assert_eq!(*fit(&[], 8), [0]);
         assert_eq!(shortest(&[0, 0, 1, 0]), [1, 0]);
         assert_eq!(shortest(&[0, 0]), [0]);
+    }
+
+    #[test]
+    fn a_client_counts_a_prefix_from_the_first_bit_of_the_first_byte() {
+        let fields = [(32, 24, 24), (32, 0, 0), (9, 8, 1), (9, 16, 9), (12, 12, 8)];
+        for (bits, given, prefix) in fields {
+            assert_eq!(prefix_given(bits, given), Some(prefix), "{given} of {bits}");
+            assert_eq!(prefix_told(bits, prefix), given, "{prefix} of {bits}");
+        }
+        // No bit of the field.
+        assert_eq!(prefix_given(12, 3), Some(0));
+        assert_eq!(prefix_given(12, 17), None);
     }
 
     #[test]
