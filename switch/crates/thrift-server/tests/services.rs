@@ -562,15 +562,15 @@ fn meters_of_entries_are_an_array_too() {
     let meter = || "KindsIngress.route_meter".to_owned();
     let rate = |rate, burst| BmMeterRateConfig::new(OrderedFloat(rate), burst);
     let rates = vec![rate(0.5, 1_000), rate(1.5, 2_000)];
-    let set = client.bm_meter_array_set_rates(0, meter(), rates.clone());
-    set.expect("a table without entries");
-    for last in 0..2 {
+    let add = |client: &mut StandardSyncClient<Input, Output>, last| {
         let key = vec![lpm(&[2, 0, 0, 0, 0, last], 48), exact(&[0, 1])];
         let data = vec![vec![2, 0, 0, 0, 0, 1], vec![0, 2]];
         let action = "KindsIngress.set_dst".to_owned();
-        client
-            .bm_mt_add_entry(0, routes(), key, action, data, options(0))
-            .expect("added");
+        let added = client.bm_mt_add_entry(0, routes(), key, action, data, options(0));
+        added.expect("added")
+    };
+    for last in 0..2 {
+        add(&mut client, last);
     }
     assert_eq!(client.bm_meter_get_rates(0, meter(), 1).expect("read"), []);
     let set = client.bm_meter_array_set_rates(0, meter(), rates.clone());
@@ -589,10 +589,33 @@ fn meters_of_entries_are_an_array_too() {
     assert!(client.bm_meter_get_rates(0, meter(), 4).is_err());
     let set = client.bm_meter_set_rates(0, meter(), 3, rates.clone());
     set.expect("no entry has it");
+    // Rates are those of an index: entries that come later have them.
+    client.bm_mt_delete_entry(0, routes(), 1).expect("deleted");
+    for (last, index, expected) in [(5, 1, &other), (6, 2, &rates), (7, 3, &rates)] {
+        let of_array = client.bm_meter_get_rates(0, meter(), index);
+        assert_eq!(of_array.expect("read"), *expected);
+        let handle = add(&mut client, last);
+        let of_entry = client.bm_mt_get_meter_rates(0, routes(), handle);
+        assert_eq!(of_entry.expect("read"), *expected);
+    }
+    let set = client.bm_mt_set_meter_rates(0, routes(), 2, other.clone());
+    set.expect("set");
+    let cleared = client.bm_mt_clear_entries(0, routes(), false);
+    cleared.expect("cleared");
+    for (last, expected) in [(1, &rates), (2, &other), (3, &other)] {
+        let handle = add(&mut client, last);
+        let of_entry = client.bm_mt_get_meter_rates(0, routes(), handle);
+        assert_eq!(of_entry.expect("read"), *expected);
+    }
     for wrong in [&rates[..1], &[rate(2.0, 1), rate(1.0, 1)]] {
         let set = client.bm_meter_array_set_rates(0, meter(), wrong.to_vec());
         assert!(set.is_err());
     }
+    client.bm_reset_state().expect("reset");
+    assert_eq!(client.bm_meter_get_rates(0, meter(), 1).expect("read"), []);
+    let handle = add(&mut client, 1);
+    let of_entry = client.bm_mt_get_meter_rates(0, routes(), handle);
+    assert_eq!(of_entry.expect("read"), []);
     bench.stop();
 }
 

@@ -6,7 +6,7 @@ use bmv2_thrift::standard::{
 };
 use switch::Program;
 use v1model::Pipeline;
-use v1model::entries::{CounterValue, TableEntry, TableInfo};
+use v1model::entries::{ControlResult, CounterValue, EntryKey, MeterWrite, TableEntry, TableInfo};
 
 use super::counters;
 use super::lookup::{self, TableResult, refused};
@@ -74,6 +74,20 @@ pub(super) fn reset_piece(
     Ok(page.next.and_then(|next| u32::try_from(next).ok()))
 }
 
+/// Sets the meter of an index, and of the entry there.
+pub(super) fn set_meter(
+    pipeline: &mut Pipeline,
+    table: usize,
+    handle: u32,
+    entry: Option<&EntryKey>,
+    write: MeterWrite,
+) -> ControlResult<()> {
+    if entry.is_some() {
+        pipeline.direct_meter_set(table, entry, write)?;
+    }
+    pipeline.index_meter_set(table, Some(handle), write)
+}
+
 pub(super) fn set_rates(
     program: &mut Program,
     table: &str,
@@ -83,7 +97,8 @@ pub(super) fn set_rates(
     let pipeline = program.pipeline_mut();
     let (table, entry) = metered(pipeline, table, handle)?;
     let write = rates::write(rates).map_err(|_| refused(Code::ERROR))?;
-    let set = pipeline.direct_meter_set(table, Some(&entry.key), write);
+    let handle = handle.cast_unsigned();
+    let set = set_meter(pipeline, table, handle, Some(&entry.key), write);
     set.map_err(|error| lookup::of_entry(&error))
 }
 
@@ -107,8 +122,8 @@ fn metered_by(pipeline: &Pipeline, meter: &str) -> Option<(usize, usize)> {
     Some((table, pipeline.tables().get(table)?.size))
 }
 
-/// Sets the meters of some entries of the table that has this direct meter. Returns where to go on; `None`:
-/// all are set.
+/// Sets the meters of all indices of the table that has this direct meter, then those of some entries. Returns
+/// where to go on; `None`: all are set.
 pub(super) fn set_meters_piece(
     program: &mut Program,
     meter: &str,
@@ -118,6 +133,8 @@ pub(super) fn set_meters_piece(
     let pipeline = program.pipeline_mut();
     let (table, _) = metered_by(pipeline, meter).ok_or(MeterCode::INVALID_METER_NAME)?;
     let write = rates::write(rates)?;
+    let set = pipeline.index_meter_set(table, None, write);
+    set.map_err(|_| MeterCode::ERROR)?;
     let page = pipeline.handled_entries(table, from, ENTRIES_PER_PIECE);
     for handled in &page.items {
         let set = pipeline.direct_meter_set(table, Some(&handled.entry.key), write);

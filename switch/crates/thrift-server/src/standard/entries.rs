@@ -4,7 +4,7 @@ use bmv2_thrift::standard::{BmMatchParam, TableOperationErrorCode as Code};
 use switch::Program;
 use v1model::Pipeline;
 use v1model::entries::profile::IndirectAction;
-use v1model::entries::{EntryAction, EntryKey, TableInfo};
+use v1model::entries::{EntryAction, EntryKey, MeterWrite, TableInfo};
 
 use super::keys;
 use super::lookup::{self, TableResult, refused};
@@ -20,7 +20,7 @@ fn writable(table: &TableInfo) -> TableResult<()> {
     }
 }
 
-/// Inserts an entry and returns its handle.
+/// Inserts an entry with the meter of its index, and returns its handle.
 fn insert(
     pipeline: &mut Pipeline,
     table: usize,
@@ -30,9 +30,16 @@ fn insert(
     let inserted = pipeline.table_insert(table, key, action);
     inserted.map_err(|error| lookup::of_entry(&error))?;
     let handle = pipeline.entry_handle(table, key);
-    handle
-        .map(u32::cast_signed)
-        .map_err(|_| refused(Code::ERROR))
+    let handle = handle.map_err(|_| refused(Code::ERROR))?;
+    if let Some(config) = pipeline.index_meter(table, handle) {
+        let write = MeterWrite {
+            config: Some(config),
+            clear_counts: false,
+        };
+        let set = pipeline.direct_meter_set(table, Some(key), write);
+        set.map_err(|error| lookup::of_entry(&error))?;
+    }
+    Ok(handle.cast_signed())
 }
 
 pub(super) fn add(

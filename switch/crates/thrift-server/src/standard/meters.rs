@@ -5,7 +5,7 @@ use bmv2_thrift::standard::{
 };
 use switch::Program;
 use v1model::Pipeline;
-use v1model::entries::CellValue;
+use v1model::entries::{CellValue, MeterState};
 
 use super::direct;
 use super::lookup::named;
@@ -42,11 +42,11 @@ pub(super) fn set(
     let write = || rates::write(rates).map_err(refused);
     let written = match array(pipeline, name) {
         Some((number, size)) => pipeline.meter_write(number, cell(size, index)?, write()?),
-        None => match direct::metered_at(pipeline, name, index).map_err(refused)? {
-            (table, Some(entry)) => pipeline.direct_meter_set(table, Some(&entry.key), write()?),
-            // Rates end with their entry.
-            (_, None) => write().map(|_| Ok(()))?,
-        },
+        None => {
+            let (table, entry) = direct::metered_at(pipeline, name, index).map_err(refused)?;
+            let (handle, key) = (index.cast_unsigned(), entry.map(|entry| entry.key));
+            direct::set_meter(pipeline, table, handle, key.as_ref(), write()?)
+        }
     };
     written.map_err(|_| refused(Code::ERROR))
 }
@@ -79,8 +79,14 @@ pub(super) fn get(program: &Program, name: &str, index: i32) -> Result<Vec<BmMet
             state.map_err(|_| refused(Code::ERROR))?
         }
         None => {
-            let (_, entry) = direct::metered_at(pipeline, name, index).map_err(refused)?;
-            entry.and_then(|entry| entry.meter).unwrap_or_default()
+            let (table, entry) = direct::metered_at(pipeline, name, index).map_err(refused)?;
+            match entry {
+                Some(entry) => entry.meter.unwrap_or_default(),
+                None => MeterState {
+                    config: pipeline.index_meter(table, index.cast_unsigned()),
+                    ..MeterState::default()
+                },
+            }
         }
     };
     Ok(rates::told(&state))

@@ -9,6 +9,11 @@ use super::counters::CELLS_PER_PIECE;
 /// Objects deleted between two looks at whether a visit is over.
 const OBJECTS_PER_PIECE: usize = 16;
 
+const UNSET_METER: MeterWrite = MeterWrite {
+    config: None,
+    clear_counts: true,
+};
+
 /// The object to reset next. The numbers are those of tables, profiles, arrays and digests.
 #[derive(Debug, Clone, Copy)]
 enum Place {
@@ -67,6 +72,7 @@ fn entries(program: &mut Program, table: usize) -> ControlResult<Place> {
         return Ok(Place::Groups(0));
     };
     let (is_fixed, has_fixed_default) = (info.const_entries, info.const_default);
+    pipeline.index_meter_set(table, None, UNSET_METER)?;
     if !is_fixed {
         let page = pipeline.handled_entries(table, 0, OBJECTS_PER_PIECE);
         for handled in &page.items {
@@ -130,11 +136,7 @@ fn meter(program: &mut Program, array: usize, from: usize) -> ControlResult<Plac
         return Ok(Place::Register(0, 0));
     };
     let end = size.min(from + OBJECTS_PER_PIECE);
-    let unset = CellValue::Meter(MeterWrite {
-        config: None,
-        clear_counts: true,
-    });
-    pipeline.array_fill(array, from..end, &unset)?;
+    pipeline.array_fill(array, from..end, &CellValue::Meter(UNSET_METER))?;
     Ok(next_cells(array, end, size, Place::Meter))
 }
 

@@ -2,7 +2,7 @@
 //! ([`LoadOptions::entry_handles`](crate::LoadOptions::entry_handles)).
 
 use crate::entries::error::not_found;
-use crate::entries::{ControlResult, EntryKey, Handled, Page};
+use crate::entries::{ControlResult, EntryKey, Handled, MeterConfig, MeterWrite, Page};
 use crate::pipeline::Pipeline;
 
 impl Pipeline {
@@ -38,6 +38,28 @@ impl Pipeline {
         let index = |handle: u32| handle << 8;
         at.pop()
             .filter(|found| index(found.handle) == index(handle))
+    }
+
+    /// Sets the direct meter of a handle's index (`None`: of all indices). An entry does not get it by itself.
+    ///
+    /// # Errors
+    /// There is no such table, or the rates make no meter.
+    pub fn index_meter_set(
+        &mut self,
+        table: usize,
+        handle: Option<u32>,
+        write: MeterWrite,
+    ) -> ControlResult<()> {
+        write.check()?;
+        self.info_mut(table)?
+            .1
+            .set_index_meter(handle, write.config);
+        Ok(())
+    }
+
+    /// The direct meter of a handle's index.
+    pub fn index_meter(&self, table: usize, handle: u32) -> Option<MeterConfig> {
+        self.info(table).ok()?.1.index_meter(handle)
     }
 
     /// Gives handles of a table without entries as if it never had any.

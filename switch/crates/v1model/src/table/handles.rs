@@ -4,10 +4,16 @@
 //! and each removal makes the index's version greater, so the handle of an entry that is gone is not
 //! that of the entry at its place.
 
+use crate::entries::MeterConfig;
 use std::collections::{BTreeSet, HashMap};
 
 /// Bits of a handle's index.
 const INDEX_BITS: u32 = 24;
+
+/// The index of a handle.
+fn index(handle: u32) -> u32 {
+    handle & ((1 << INDEX_BITS) - 1)
+}
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
@@ -22,6 +28,14 @@ impl Place {
     }
 }
 
+/// The direct meters of a table's indices: BMv2's meters are those of indices, not of entries.
+#[derive(Debug, Default)]
+struct Meters {
+    /// Of the indices that are not in `by_index`.
+    others: Option<MeterConfig>,
+    by_index: HashMap<u32, Option<MeterConfig>>,
+}
+
 /// The handles of a table's entries.
 #[derive(Debug, Default)]
 pub(crate) struct Handles {
@@ -29,6 +43,7 @@ pub(crate) struct Handles {
     free: BTreeSet<u32>,
     /// Indices by the entries' numbers in the order of insertion.
     indices: HashMap<u64, u32>,
+    meters: Meters,
 }
 
 impl Handles {
@@ -68,8 +83,32 @@ impl Handles {
     /// Forgets the versions of a table without entries.
     pub fn forget(&mut self) {
         if self.indices.is_empty() {
-            *self = Self::default();
+            *self = Self {
+                meters: std::mem::take(&mut self.meters),
+                ..Self::default()
+            };
         }
+    }
+
+    /// Sets the meter of a handle's index, or of all indices.
+    pub fn set_meter(&mut self, handle: Option<u32>, config: Option<MeterConfig>) {
+        match handle {
+            Some(handle) => {
+                self.meters.by_index.insert(index(handle), config);
+            }
+            None => {
+                self.meters = Meters {
+                    others: config,
+                    by_index: HashMap::new(),
+                };
+            }
+        }
+    }
+
+    /// The meter of a handle's index.
+    pub fn meter(&self, handle: u32) -> Option<MeterConfig> {
+        let found = self.meters.by_index.get(&index(handle)).copied();
+        found.unwrap_or(self.meters.others)
     }
 
     /// The handle of an entry.
@@ -81,7 +120,7 @@ impl Handles {
 
     /// Entries with their handles, by index, from the index of `handle` on.
     pub fn from(&self, handle: u32) -> impl Iterator<Item = (u32, u64)> {
-        let first = handle & ((1 << INDEX_BITS) - 1);
+        let first = index(handle);
         let places = self.places.get(first as usize..).unwrap_or_default();
         let numbered = (first..).zip(places);
         numbered.filter_map(|(index, place)| Some((place.handle(index), place.order?)))

@@ -19,7 +19,7 @@ mod range;
 mod slots;
 mod ternary;
 
-use crate::entries::{EntryKey, MatchKind, MeterUnit};
+use crate::entries::{EntryKey, MatchKind, MeterConfig, MeterUnit};
 use crate::ops::Code;
 use crate::program::Indexed;
 use crate::slot::Slot;
@@ -480,5 +480,17 @@ impl Table {
         if let Some(handles) = &mut self.handles {
             handles.forget();
         }
+    }
+
+    /// Sets the meter of a handle's index, or of all indices, if the table keeps handles.
+    pub fn set_index_meter(&mut self, handle: Option<u32>, config: Option<MeterConfig>) {
+        if let Some(handles) = &mut self.handles {
+            handles.set_meter(handle, config);
+        }
+    }
+
+    /// The meter of a handle's index.
+    pub fn index_meter(&self, handle: u32) -> Option<MeterConfig> {
+        self.handles.as_ref()?.meter(handle)
     }
 }
