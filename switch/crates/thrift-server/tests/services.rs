@@ -113,6 +113,8 @@ impl Bench {
         let stream = TcpStream::connect(self.server.local_addr()).expect("connects");
         let time = Some(Duration::from_secs(30));
         stream.set_read_timeout(time).expect("a socket");
+        // The clients write a call in many pieces.
+        stream.set_nodelay(true).expect("a socket");
         stream
     }
 
@@ -530,6 +532,41 @@ fn members_and_groups_as_in_bmv2() {
         .bm_mt_get_default_entry(0, spread())
         .expect("a default");
     assert_eq!(default.action_type, Some(BmActionEntryType::NONE));
+    bench.stop();
+}
+
+#[test]
+fn long_answers_with_members_or_groups_have_limits() {
+    const OBJECTS: i32 = 4_097;
+    let program = changed(PROGRAM, |json| {
+        json["pipelines"][0]["action_profiles"][0]["max_size"] = OBJECTS.into();
+    });
+    let limits = ThriftLimits {
+        long_answers: 0,
+        ..ThriftLimits::default()
+    };
+    let bench = Bench::with(&program, limits, None);
+    let mut client = bench.standard();
+    let paths = || "KindsIngress.paths".to_owned();
+    for handle in 0..OBJECTS {
+        if handle == OBJECTS - 1 {
+            // One fewer is no long answer.
+            let members = client.bm_mt_act_prof_get_members(0, paths());
+            assert_eq!(members.expect("members").len(), 4_096);
+            let groups = client.bm_mt_act_prof_get_groups(0, paths());
+            assert_eq!(groups.expect("groups").len(), 4_096);
+        }
+        let data = vec![vec![0, 1]];
+        let member = client.bm_mt_act_prof_add_member(0, paths(), SEND.to_owned(), data);
+        assert_eq!(member.expect("added"), handle);
+        let group = client.bm_mt_act_prof_create_group(0, paths());
+        assert_eq!(group.expect("created"), handle);
+    }
+    let members = client.bm_mt_act_prof_get_members(0, paths());
+    assert!(text(members).contains("long answers are under way"));
+    let groups = client.bm_mt_act_prof_get_groups(0, paths());
+    assert!(text(groups).contains("long answers are under way"));
+    assert_eq!(bench.refusals("thrift-answers-full"), 2);
     bench.stop();
 }
 

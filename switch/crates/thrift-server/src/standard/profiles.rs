@@ -189,6 +189,22 @@ pub(super) fn get_group(
     group(pipeline, profile, handle).map(|group| told_group(&group))
 }
 
+/// Number of members; 0 of a profile that does not exist.
+pub(super) fn member_count(program: &Program, profile: &str) -> usize {
+    let pipeline = program.pipeline();
+    let found = lookup::profile(pipeline, profile).ok();
+    found.map_or(0, |(profile, _)| {
+        pipeline.member_count(profile).unwrap_or(0)
+    })
+}
+
+/// As [`member_count`], of groups.
+pub(super) fn group_count(program: &Program, profile: &str) -> usize {
+    let pipeline = program.pipeline();
+    let found = lookup::profile(pipeline, profile).ok();
+    found.map_or(0, |(profile, _)| pipeline.group_count(profile).unwrap_or(0))
+}
+
 /// Some members by handle, and where to go on; none of a profile that does not exist.
 pub(super) fn members(
     program: &Program,

@@ -273,8 +273,11 @@ impl StandardSyncHandler for Standard {
         cxt_id: i32,
         act_prof_name: String,
     ) -> thrift::Result<Vec<BmMtActProfMember>> {
-        context(cxt_id)?;
-        self.list("members", 0, move |program, from| {
+        let name = act_prof_name.clone();
+        let count = self.read(cxt_id, move |program| {
+            Ok(profiles::member_count(program, &name))
+        })?;
+        self.list("members", count, move |program, from| {
             Ok(profiles::members(program, &act_prof_name, from))
         })
     }
@@ -295,8 +298,11 @@ impl StandardSyncHandler for Standard {
         cxt_id: i32,
         act_prof_name: String,
     ) -> thrift::Result<Vec<BmMtActProfGroup>> {
-        context(cxt_id)?;
-        self.list("groups", 0, move |program, from| {
+        let name = act_prof_name.clone();
+        let count = self.read(cxt_id, move |program| {
+            Ok(profiles::group_count(program, &name))
+        })?;
+        self.list("groups", count, move |program, from| {
             Ok(profiles::groups(program, &act_prof_name, from))
         })
     }

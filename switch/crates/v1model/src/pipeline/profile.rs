@@ -197,6 +197,16 @@ impl Pipeline {
         self.profile(profile).ok()?.1.free_groups.lowest()
     }
 
+    /// Number of members.
+    pub fn member_count(&self, profile: usize) -> ControlResult<usize> {
+        self.profile(profile).map(|(_, p)| p.member_places.len())
+    }
+
+    /// Number of groups.
+    pub fn group_count(&self, profile: usize) -> ControlResult<usize> {
+        self.profile(profile).map(|(_, p)| p.group_places.len())
+    }
+
     /// Members by id, at most `most` of them, from id `from` on.
     pub fn members(&self, profile: usize, from: u64, most: usize) -> Page<ProfileMember> {
         let (Ok((_, p)), Ok(from)) = (self.profile(profile), u32::try_from(from)) else {
