@@ -733,6 +733,31 @@ fn arrays_and_value_sets() {
 }
 
 #[test]
+fn a_wide_register_is_read_as_the_greatest_number_if_it_is_greater() {
+    let program = changed(PROGRAM, |json| {
+        json["register_arrays"][0]["bitwidth"] = 96.into();
+    });
+    let bench = Bench::of(&program);
+    let mut client = bench.standard();
+    let marks = || "KindsIngress.marks".to_owned();
+    // All 96 bits are ones.
+    client
+        .bm_register_write(0, marks(), 1, -1)
+        .expect("written");
+    client
+        .bm_register_write(0, marks(), 2, i64::MAX - 1)
+        .expect("written");
+    let expected = [0, i64::MAX, i64::MAX - 1];
+    let cells = client.bm_register_read_all(0, marks()).expect("read");
+    assert_eq!(cells[..3], expected);
+    for (cell, value) in (0..).zip(expected) {
+        let read = client.bm_register_read(0, marks(), cell);
+        assert_eq!(read.expect("read"), value);
+    }
+    bench.stop();
+}
+
+#[test]
 fn groups_lags_and_mirrors_reach_the_switch() {
     let bench = Bench::start();
     let (input, output) = bench.protocols("simple_pre_lag");

@@ -1,4 +1,5 @@
-//! Registers. A value has 64 bits on the wire: the lowest of a wider cell.
+//! Registers. A value is a signed number of 64 bits on the wire. A greater one is told as the greatest of these,
+//! as BMv2 does.
 
 use bmv2_thrift::standard::{InvalidRegisterOperation, RegisterOperationErrorCode as Code};
 use switch::Program;
@@ -34,11 +35,13 @@ fn value(given: i64, bits: u32) -> Bits {
     fit(&bytes, bits)
 }
 
+/// A cell's value, as near as the wire can have it.
 fn told(value: &[u8]) -> i64 {
-    let lowest = fit(value, i64::BITS);
-    lowest
-        .iter()
-        .fold(0, |number, byte| number << 8 | i64::from(*byte))
+    let mut bytes = value.iter();
+    let number = bytes.try_fold(0_i64, |number, byte| {
+        number.checked_mul(1 << 8)?.checked_add(i64::from(*byte))
+    });
+    number.unwrap_or(i64::MAX)
 }
 
 pub(super) fn read(program: &Program, name: &str, at: i32) -> Result<i64> {
@@ -117,7 +120,17 @@ mod tests {
         assert_eq!(*value(-1, 72), [0xFF; 9]);
         assert_eq!(*value(5, 72), [0, 0, 0, 0, 0, 0, 0, 0, 5]);
         assert_eq!(told(&[0x80, 0x01]), 0x8001);
-        assert_eq!(told(&[0xFF; 9]), -1);
-        assert_eq!(told(&[1, 0, 0, 0, 0, 0, 0, 0, 7]), 7);
+    }
+
+    #[test]
+    fn a_value_too_great_for_the_wire_is_told_as_the_greatest() {
+        assert_eq!(told(&[0; 12]), 0);
+        assert_eq!(told(&i64::MAX.to_be_bytes()), i64::MAX);
+        assert_eq!(told(&[0x80, 0, 0, 0, 0, 0, 0, 0]), i64::MAX);
+        assert_eq!(told(&[1, 0, 0, 0, 0, 0, 0, 0, 7]), i64::MAX);
+        assert_eq!(
+            told(&[0, 0x12, 0x34, 0, 0, 0, 0, 0, 7]),
+            0x1234_0000_0000_0007
+        );
     }
 }
