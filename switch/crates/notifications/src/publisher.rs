@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use crate::address::Address;
 
-/// Most subscribers at once; others are disconnected.
-const SUBSCRIBERS_MAX: usize = 16;
+/// Most connections at once, of subscribers and of those that have not said who they are; others are closed.
+const CONNECTIONS_MAX: usize = 16;
 
 /// Messages that may wait for a subscriber.
 const WAITING_MAX: usize = 256;
@@ -22,8 +22,7 @@ const WAITING_MAX: usize = 256;
 /// Longest time until a subscriber has said who it is.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// The first bytes of both sides, before the number of the protocol.
-const GREETING: [u8; 4] = [0, b'S', b'P', 0];
+/// The numbers of the protocol's sides.
 const PUB: u16 = 32;
 const SUB: u16 = 33;
 
@@ -48,6 +47,25 @@ struct Subscribers {
     senders: Mutex<Vec<Subscriber>>,
     next: AtomicU64,
     lost: AtomicU64,
+    connections: AtomicUsize,
+}
+
+/// The place of a connection, until it is dropped.
+struct Place(Arc<Subscribers>);
+
+impl Place {
+    /// `None`: there are enough.
+    fn take(subscribers: &Arc<Subscribers>) -> Option<Self> {
+        let place = Self(Arc::clone(subscribers));
+        let before = subscribers.connections.fetch_add(1, Ordering::AcqRel);
+        (before < CONNECTIONS_MAX).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl Subscribers {
@@ -56,16 +74,12 @@ impl Subscribers {
         self.senders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a subscriber. `None`: there are enough.
-    fn add(&self) -> Option<(u64, Receiver<Arc<[u8]>>)> {
-        let mut senders = self.senders();
-        if senders.len() >= SUBSCRIBERS_MAX {
-            return None;
-        }
+    /// Adds a subscriber.
+    fn add(&self) -> (u64, Receiver<Arc<[u8]>>) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = mpsc::sync_channel(WAITING_MAX);
-        senders.push(Subscriber { number, sender });
-        Some((number, receiver))
+        self.senders().push(Subscriber { number, sender });
+        (number, receiver)
     }
 
     fn remove(&self, number: u64) {
@@ -104,7 +118,7 @@ impl Publisher {
         &self.address
     }
 
-    /// Whether somebody has subscribed.
+    /// Whether somebody has subscribed: connected and greeted.
     pub fn has_subscribers(&self) -> bool {
         !self.subscribers.senders().is_empty()
     }
@@ -202,29 +216,32 @@ fn accept<C: Connection>(
                     thread::sleep(Duration::from_millis(100));
                     continue;
                 };
-                // If there are enough subscribers, or no thread, the connection ends here.
-                if let Some((number, messages)) = subscribers.add() {
-                    let serving = Arc::clone(&subscribers);
-                    let started =
-                        thread::Builder::new()
-                            .name("subscriber".to_owned())
-                            .spawn(move || {
-                                // The subscriber has gone, or is none.
-                                let _ = serve(connection, messages);
-                                serving.remove(number);
-                            });
-                    if started.is_err() {
-                        subscribers.remove(number);
-                    }
+                // If there are enough connections, or no thread, this one ends here.
+                if let Some(place) = Place::take(&subscribers) {
+                    let serving = thread::Builder::new().name("subscriber".to_owned());
+                    let _ = serving.spawn(move || {
+                        // The subscriber has gone, or is none.
+                        let _ = serve(connection, &place.0);
+                    });
                 }
             }
         })?;
     Ok(())
 }
 
-/// Sends messages to one subscriber until it goes.
-fn serve<C: Connection>(mut connection: C, messages: Receiver<Arc<[u8]>>) -> io::Result<()> {
-    greet(&mut connection)?;
+/// Serves one client until it goes. It is a subscriber from its greeting on.
+fn serve<C: Connection>(mut connection: C, subscribers: &Subscribers) -> io::Result<()> {
+    hear_greeting(&mut connection)?;
+    // Before ours, so that whoever has that gets each message.
+    let (number, messages) = subscribers.add();
+    let sent = send(connection, messages);
+    subscribers.remove(number);
+    sent
+}
+
+/// Greets a subscriber, then sends it messages until it goes.
+fn send<C: Connection>(mut connection: C, messages: Receiver<Arc<[u8]>>) -> io::Result<()> {
+    connection.write_all(&greeting(PUB))?;
     let mut sending = connection.another()?;
     let sender =
         thread::Builder::new()
@@ -249,19 +266,20 @@ fn serve<C: Connection>(mut connection: C, messages: Receiver<Arc<[u8]>>) -> io:
     Ok(())
 }
 
-/// Exchanges the first bytes.
-fn greet<C: Connection>(connection: &mut C) -> io::Result<()> {
-    let mut ours = GREETING.to_vec();
-    ours.extend_from_slice(&PUB.to_be_bytes());
-    ours.extend_from_slice(&[0, 0]);
-    connection.write_all(&ours)?;
+/// What a side of this protocol says first.
+fn greeting(protocol: u16) -> [u8; 8] {
+    let [high, low] = protocol.to_be_bytes();
+    [0, b'S', b'P', 0, high, low, 0, 0]
+}
+
+/// Waits until the client has said that it is a subscriber.
+fn hear_greeting<C: Connection>(connection: &mut C) -> io::Result<()> {
     connection.limit(Some(HANDSHAKE))?;
     let mut theirs = [0; 8];
     connection.read_exact(&mut theirs)?;
     connection.limit(None)?;
-    let mut expected = GREETING.to_vec();
-    expected.extend_from_slice(&SUB.to_be_bytes());
-    if theirs.starts_with(&expected) {
+    // The last two bytes are reserved.
+    if theirs.starts_with(&greeting(SUB)[..6]) {
         Ok(())
     } else {
         Err(io::ErrorKind::InvalidData.into())

@@ -65,6 +65,26 @@ fn all_subscribers_get_each_message_in_order() {
 }
 
 #[test]
+fn a_client_is_a_subscriber_from_its_greeting_on() {
+    let address = "tcp://127.0.0.1:0".parse().expect("valid");
+    let publisher = Publisher::listen(&address).expect("listens");
+    let Address::Tcp(at) = publisher.address() else {
+        panic!("another address");
+    };
+    let mut silent = TcpStream::connect(at).expect("connects");
+    silent.write_all(&SUB[..7]).expect("writes");
+    // Connections are accepted in order, so the first one is by then.
+    let mut second = TcpStream::connect(at).expect("connects");
+    greet(&mut second);
+    assert!(publisher.has_subscribers());
+    drop(second);
+    until(|| !publisher.has_subscribers());
+    silent.write_all(&SUB[7..]).expect("writes");
+    assert_eq!(bytes(&mut silent), PUB);
+    assert!(publisher.has_subscribers());
+}
+
+#[test]
 fn a_client_that_is_no_subscriber_is_disconnected() {
     let address = "tcp://127.0.0.1:0".parse().expect("valid");
     let publisher = Publisher::listen(&address).expect("listens");
