@@ -30,7 +30,7 @@ def test_every_packet_passes_and_every_change_is_made(flooded: dict[str, Any]) -
 
 def test_a_client_elsewhere_needs_credentials(flooded: dict[str, Any]) -> None:
     assert flooded["elsewhere"]["refusals"]["no-credentials"] > 0
-    assert flooded["elsewhere"]["refusals"]["connections-of-address-full"] > 0
+    assert flooded["elsewhere"]["refusals"]["handshakes-of-address-full"] > 0
     assert flooded["statistics"]["refusals"]["no-credentials"] > 0
     names = {"authority.pem", "authority-key.pem", "client.pem", "client-key.pem", "token"}
     assert flooded["files"] == dict.fromkeys(names, 0o600)

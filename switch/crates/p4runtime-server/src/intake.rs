@@ -240,6 +240,7 @@ fn standing_of(shared: &Shared, request: &Request) -> Result<Standing, Status> {
             );
         }
         if peer.is_private {
+            peer.become_holder();
             return Ok(Standing::Holder);
         }
         return refuse(

@@ -8,15 +8,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) enum Refusal {
     /// The limit of holders' connections was reached.
     ConnectionsFull,
-    /// The limit of connections of other clients was reached.
+    /// The limit of strangers' connections was reached.
     ConnectionsOfStrangersFull,
-    /// The limit of such connections of one address was reached.
+    /// A connection from another machine without credentials made room for a newer one.
+    RemoteConnectionsFull,
+    /// Such a connection made room for a newer one of its address.
     ConnectionsOfAddressFull,
-    /// A client did not send its first byte, or did not complete the TLS handshake, in time.
+    /// A connection from another machine made room for a newer one before its handshake ended.
+    HandshakesFull,
+    /// Such a connection made room for a newer one of its address.
+    HandshakesOfAddressFull,
+    /// A client did not complete the handshake of TLS, or did not begin that of HTTP/2, in time.
     ConnectionSlow,
     /// A connection was plain, but only TLS is served.
     NoTls,
-    /// The TLS handshake failed.
+    /// The handshake of TLS or HTTP/2 failed.
     Handshake,
     /// A call from another machine had no certificate or token, or had a wrong token.
     NoCredentials,
@@ -41,15 +47,21 @@ pub(crate) enum Refusal {
 }
 
 /// All causes with their stable names.
-const CAUSES: [(Refusal, &str); 16] = [
+const CAUSES: [(Refusal, &str); 19] = [
     (Refusal::ConnectionsFull, "connections-full"),
     (
         Refusal::ConnectionsOfStrangersFull,
         "connections-of-strangers-full",
     ),
+    (Refusal::RemoteConnectionsFull, "remote-connections-full"),
     (
         Refusal::ConnectionsOfAddressFull,
         "connections-of-address-full",
+    ),
+    (Refusal::HandshakesFull, "handshakes-full"),
+    (
+        Refusal::HandshakesOfAddressFull,
+        "handshakes-of-address-full",
     ),
     (Refusal::ConnectionSlow, "connection-slow"),
     (Refusal::NoTls, "no-tls"),

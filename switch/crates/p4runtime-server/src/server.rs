@@ -15,7 +15,7 @@ use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::beside::Beside;
-use crate::connections::{self, Transports};
+use crate::connections::{self, Gate, Transports};
 use crate::controller_queue::ControllerReceiver;
 use crate::executor::Executor;
 use crate::intake::{Intake, Pools, caller};
@@ -215,12 +215,8 @@ impl BoundServer {
             packet_tracing,
         );
         let (established, connections) = mpsc::channel(ESTABLISHED_QUEUE);
-        let accepting = tokio::spawn({
-            let (limits, refusals) = (limits.clone(), Arc::clone(&shared.refusals));
-            async move {
-                connections::accept(listener, transports, &limits, refusals, established).await;
-            }
-        });
+        let gate = Gate::new(transports, limits, Arc::clone(&shared.refusals));
+        let accepting = tokio::spawn(connections::accept(listener, gate, established));
         let mut going_down = shared.shutdown.clone();
         let ControllerReceiver {
             packet_ins,

@@ -34,10 +34,16 @@ pub struct ServerLimits {
     pub stream_message_bytes: usize,
     /// Most connections of holders ([`Standing::Holder`]).
     pub connections: usize,
-    /// Most connections of other clients.
+    /// Most connections of strangers, which are on this machine.
     pub stranger_connections: usize,
-    /// Most of these connections from one address.
-    pub stranger_connections_per_address: usize,
+    /// Most connections from other machines before their handshake ends.
+    pub handshakes: usize,
+    /// Most of these from one address.
+    pub handshakes_per_address: usize,
+    /// Most connections from other machines without a certificate, until a call shows the token.
+    pub remote_connections: usize,
+    /// Most of these from one address.
+    pub remote_connections_per_address: usize,
     /// Most calls of holders under way at once; streams do not count.
     pub calls: usize,
     /// Most calls of strangers under way at once.
@@ -78,7 +84,10 @@ impl Default for ServerLimits {
             stream_message_bytes: 256 << 10,
             connections: 256,
             stranger_connections: 64,
-            stranger_connections_per_address: 32,
+            handshakes: 32,
+            handshakes_per_address: 8,
+            remote_connections: 64,
+            remote_connections_per_address: 32,
             calls: 512,
             stranger_calls: 32,
             bytes: 256 << 20,
