@@ -23,6 +23,8 @@ const CLASSES_PER_REQUEST_MAX: usize = 4_096;
 /// Egress queues whose statistics are read between two looks at the end of the visit: a few
 /// microseconds of work.
 const QUEUES_PER_LOOK: usize = 8;
+/// Ports at which a class's queue is looked for between two such looks.
+const PORTS_PER_LOOK: usize = 64;
 
 /// The gRPC service.
 pub(crate) struct TrafficManagerService {
@@ -117,26 +119,14 @@ impl pacer::traffic_manager_server::TrafficManager for TrafficManagerService {
             )));
         }
         let shared = Arc::clone(&self.shared);
-        let mut whole: Option<pacer::GetStatisticsResponse> = None;
-        // The ports whose queues are in the answer.
-        let mut ports = 0;
+        let mut reading = Reading::new(classes);
         let statistics = executor::reading_in_visits(&*self.shared.executor, move |visit| {
-            let totals = whole.get_or_insert_with(|| totals_message(visit.switch, &shared));
-            while let Some(port) = totals.ports.get_mut(ports) {
-                if !add_queues(visit.switch, port) {
-                    ports += 1;
-                }
+            while reading.read_piece(visit.switch, |switch| totals_message(switch, &shared)) {
                 if visit.is_over() {
                     return None;
                 }
             }
-            while let Some(class) = classes.get(totals.classes.len()) {
-                totals.classes.push(class_message(visit.switch, *class));
-                if visit.is_over() {
-                    return None;
-                }
-            }
-            whole.take()
+            reading.answer.take()
         });
         Ok(Response::new(statistics.await?))
     }
@@ -291,19 +281,123 @@ fn polling_message(polling: &Polling) -> pacer::Polling {
     }
 }
 
-/// The statistics of the switch and its ports, without queues and classes.
+/// Statistics that are read in pieces of a few microseconds of work.
+struct Reading {
+    /// The classes whose state is still to be read.
+    classes: std::vec::IntoIter<u32>,
+    /// `None`: nothing is read yet.
+    answer: Option<pacer::GetStatisticsResponse>,
+    has_ports: bool,
+    /// Whether the last class of the answer has its queues at all ports.
+    has_class: bool,
+    /// The last port at which its queue was looked for.
+    class_port: Option<u16>,
+}
+
+impl Reading {
+    fn new(classes: Vec<u32>) -> Self {
+        Self {
+            classes: classes.into_iter(),
+            answer: None,
+            has_ports: false,
+            has_class: true,
+            class_port: None,
+        }
+    }
+
+    /// Reads the next piece; false: the answer is complete. The first piece is `totals`, without ports and
+    /// classes. A port that is gone between two pieces is not in the answer.
+    fn read_piece(
+        &mut self,
+        switch: &Switch,
+        totals: impl FnOnce(&Switch) -> pacer::GetStatisticsResponse,
+    ) -> bool {
+        let Some(answer) = &mut self.answer else {
+            let mut answer = totals(switch);
+            // Here, because a copy of what is read so far would take longer than a piece.
+            answer
+                .ports
+                .reserve(switch.traffic_manager().ports().count());
+            answer.classes.reserve(self.classes.len());
+            self.answer = Some(answer);
+            return true;
+        };
+        if !self.has_ports {
+            self.has_ports = !add_port(switch, answer);
+            if !self.has_ports {
+                return true;
+            }
+        }
+        let manager = switch.traffic_manager();
+        if self.has_class {
+            let Some(class) = self.classes.next() else {
+                return false;
+            };
+            let held = manager.class_held(class);
+            answer.classes.push(pacer::ClassState {
+                class_id: class,
+                backlog_bytes: held.bytes,
+                held_packets: held.packets,
+                queues: Vec::new(),
+            });
+            self.class_port = None;
+        }
+        let Some(class) = answer.classes.last_mut() else {
+            return false;
+        };
+        let after = self.class_port;
+        let ports = manager.ports().map(|(port, _)| port);
+        let ports = ports.filter(|port| after.is_none_or(|after| *port > after));
+        let mut looked = 0;
+        for port in ports.take(PORTS_PER_LOOK) {
+            looked += 1;
+            self.class_port = Some(port);
+            let queue = manager.queue(port, class.class_id);
+            class.queues.extend(queue.map(|queue| pacer::ClassQueue {
+                port: port.into(),
+                backlog_bytes: queue.bytes,
+                held_packets: queue.packets.into(),
+                release_ns: queue.release_ns,
+                release_frac: queue.release_fraction,
+            }));
+        }
+        self.has_class = looked < PORTS_PER_LOOK;
+        true
+    }
+}
+
+/// Adds the next few queues of the answer's last port, or the next port; false: there are no more.
+fn add_port(switch: &Switch, answer: &mut pacer::GetStatisticsResponse) -> bool {
+    let last = answer.ports.last_mut();
+    let after = last.as_ref().map(|port| port.port);
+    if last.is_some_and(|port| add_queues(switch, port)) {
+        return true;
+    }
+    let mut ports = port_messages(switch, after);
+    let Some(port) = ports.next() else {
+        return false;
+    };
+    if let Some(totals) = &mut answer.switch {
+        totals.rx_packets += port.rx_packets;
+        totals.tx_packets += port.tx_packets;
+    }
+    answer.ports.push(port);
+    true
+}
+
+/// The statistics of the switch, without ports and classes.
 fn totals_message(switch: &Switch, shared: &Shared) -> pacer::GetStatisticsResponse {
     let manager = switch.traffic_manager();
     let whole = manager.statistics();
     let counters = &shared.counters;
     let losses = counters.losses();
-    let ports: Vec<_> = port_messages(switch).collect();
     let refusals = shared.refusals.counts().into_iter();
     pacer::GetStatisticsResponse {
         switch: Some(pacer::SwitchStatistics {
             now_ns: switch.now_ns(),
-            rx_packets: ports.iter().map(|port| port.rx_packets).sum(),
-            tx_packets: ports.iter().map(|port| port.tx_packets).sum(),
+            // The sums of the ports in the answer, added with them.
+            rx_packets: 0,
+            tx_packets: 0,
             held_packets: whole.held_packets,
             held_packets_limit: manager.limits().max_held_packets as u64,
             drops: drop_messages(whole.drops.counts()),
@@ -319,14 +413,19 @@ fn totals_message(switch: &Switch, shared: &Shared) -> pacer::GetStatisticsRespo
                 })
                 .collect(),
         }),
-        ports,
+        ports: Vec::new(),
         classes: Vec::new(),
     }
 }
 
-fn port_messages(switch: &Switch) -> impl Iterator<Item = pacer::PortStatistics> {
+/// The statistics of the ports after one, without queues.
+fn port_messages(
+    switch: &Switch,
+    after: Option<u32>,
+) -> impl Iterator<Item = pacer::PortStatistics> {
     switch
         .port_statistics()
+        .filter(move |(port, ..)| after.is_none_or(|after| u32::from(*port) > after))
         .map(|(port, received, counted)| pacer::PortStatistics {
             port: port.into(),
             rx_packets: received.packets,
@@ -381,32 +480,11 @@ fn add_queues(switch: &Switch, port: &mut pacer::PortStatistics) -> bool {
     port.queues.len() > known
 }
 
-fn class_message(switch: &Switch, class: u32) -> pacer::ClassState {
-    let manager = switch.traffic_manager();
-    let queues: Vec<_> = manager
-        .ports()
-        .filter_map(|(port, _)| {
-            let queue = manager.queue(port, class)?;
-            Some(pacer::ClassQueue {
-                port: port.into(),
-                backlog_bytes: queue.bytes,
-                held_packets: queue.packets.into(),
-                release_ns: queue.release_ns,
-                release_frac: queue.release_fraction,
-            })
-        })
-        .collect();
-    let held = manager.class_held(class);
-    pacer::ClassState {
-        class_id: class,
-        backlog_bytes: held.bytes,
-        held_packets: held.packets,
-        queues,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use switch::SwitchConfig;
+    use traffic_manager::Limits;
+
     use super::*;
 
     const BEFORE: PortConfig = PortConfig {
@@ -485,6 +563,29 @@ mod tests {
                 .contains("needs GAP_MODE_PAUSE_FRAMES")
             );
         }
+    }
+
+    #[test]
+    fn statistics_of_many_ports_are_read_port_by_port() {
+        let mut switch = Switch::new(SwitchConfig::default(), Limits::default());
+        for port in 1..=200 {
+            let added = switch.add_port(port, &format!("veth{port}"), BEFORE);
+            added.expect("a new port");
+        }
+        let totals = |_: &Switch| pacer::GetStatisticsResponse::default();
+        let mut reading = Reading::new(vec![7, 3]);
+        let mut pieces = 0;
+        while reading.read_piece(&switch, totals) {
+            let answer = reading.answer.as_ref().expect("begun");
+            assert_eq!(answer.ports.len(), pieces.min(200));
+            pieces += 1;
+        }
+        let answer = reading.answer.expect("complete");
+        assert!(answer.ports.iter().map(|port| port.port).eq(1..=200));
+        let classes = answer.classes.iter().map(|class| class.class_id);
+        assert!(classes.eq([7, 3]));
+        // The totals, the ports, and each class at 64 ports at a time.
+        assert_eq!(pieces, 1 + 200 + 2 * 4);
     }
 
     #[test]
