@@ -1,33 +1,28 @@
 """Files that options name: certificates, keys and secrets, checked before anything starts."""
 
-import os
 import ssl
-import stat
 from pathlib import Path
 
 from pacer_controller.config import ConfigError
+from pacer_controller.secret_files import flaw
 
 MIN_SECRET = 16
 
 
-def check_private(option: str, path: Path) -> None:
-    """Check that only its owner, or root and a group, can read a secret.
+def check_private(option: str, path: Path, *, group_may_read: bool = True) -> None:
+    """Check that a file is fit for a secret.
 
     Raises:
-        ConfigError: others can read it, or it cannot be read at all.
+        ConfigError: others can read or change it, or it cannot be read at all.
 
     """
     try:
         found = path.stat()
     except OSError as error:
         raise ConfigError(f"{option}: {path}: {error.strerror}") from None
-    if not stat.S_ISREG(found.st_mode):
-        # A pipe, as a shell's <(command) makes one.
-        return
-    if found.st_mode & (stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP):
-        raise ConfigError(f"{option} {path}: others may read or change it: chmod 600 {path}")
-    if found.st_uid not in (0, os.geteuid()):
-        raise ConfigError(f"{option} {path}: it belongs to another user: chown it")
+    reason = flaw(path, found, group_may_read=group_may_read)
+    if reason is not None:
+        raise ConfigError(f"{option} {path}: {reason}")
 
 
 def secret(option: str, path: Path | None, least: int = MIN_SECRET) -> str | None:

@@ -3,13 +3,13 @@
 import ipaddress
 import os
 import socket
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from finsy import GRPCCredentialsTLS
 
 from pacer_controller.config import PLAIN_PREFIX, TLS_PREFIX
+from pacer_controller.secret_files import flaw
 
 MAX_FILE_BYTES = 1 << 20
 
@@ -17,7 +17,6 @@ SWITCH_NAME = "pacing-switch"
 """The name in the certificates that `pacing_switch` makes for itself, for any address."""
 
 _ROOTS_FOLDER = Path("/var/lib/pacing-switch")
-_OPEN_TO_OTHERS = 0o027
 
 
 @dataclass(frozen=True)
@@ -62,12 +61,9 @@ def _content(path: Path | None, *, secret: bool = False) -> bytes | None:
     if path is None:
         return None
     with path.open("rb") as file:
-        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-        if secret and mode & _OPEN_TO_OTHERS:
-            raise OSError(
-                f"{path} holds a secret and its mode {mode:04o} opens it to others; 0600 expected: "
-                f"chmod 600 {path}"
-            )
+        reason = flaw(path, os.fstat(file.fileno()), any_owner=True) if secret else None
+        if reason is not None:
+            raise OSError(f"{path} holds a secret: {reason}")
         content = file.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
         raise OSError(f"{path}: more than {MAX_FILE_BYTES} bytes")

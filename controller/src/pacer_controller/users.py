@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import secrets
-import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -73,9 +72,7 @@ def read(path: Path) -> dict[str, Entry]:
     """
     if not path.exists():
         return {}
-    check_private("--tokens", path)
-    if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ConfigError(f"--tokens {path}: others may read or change it: chmod 600 {path}")
+    check_private("--tokens", path, group_may_read=False)
     try:
         found = _Content.model_validate_json(path.read_bytes()).users
     except OSError as error:
