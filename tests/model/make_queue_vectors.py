@@ -33,7 +33,7 @@ SEEDS = (
     ("fqcodel", 37, 150),
     ("fqcodel", 689, 150),
     ("pie", 28, 350),
-    ("dualpi2", 66, 350),
+    ("dualpi2", 66, 250),
 )
 """Seeds and packets of the committed cases with active queue management: they drop and mark.
 
