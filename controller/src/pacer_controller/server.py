@@ -70,6 +70,7 @@ class _Server(uvicorn.Server):
         connections: the connections of clients.
         store: the store; the server ends when the store is broken.
         closing: set when the server should end, so that streams end, too.
+        ready: a line for stderr, once the server listens and handles signals.
 
     """
 
@@ -79,11 +80,13 @@ class _Server(uvicorn.Server):
         connections: Connections,
         store: Store,
         closing: asyncio.Event,
+        ready: str,
     ) -> None:
         super().__init__(settings)
         self._connections = connections
         self._store = store
         self._closing = closing
+        self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to listen."""
@@ -91,6 +94,7 @@ class _Server(uvicorn.Server):
         for one in sockets or ():
             # asyncio uses one number as length of the queue and as the number accepted at a time.
             one.listen(WAITING_MOST)
+        print(self._ready, file=sys.stderr, flush=True)
 
     async def on_tick(self, counter: int) -> bool:
         """Close slow connections, and end if the store is broken; called every 0.1 s."""
@@ -338,6 +342,9 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
         protocol = partial(
             LimitedProtocol, connections, _tls_context(arguments.tls_cert, arguments.tls_key)
         )
+        scheme = "https" if arguments.tls_cert else "http"
+        host, port = listener.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
         server = _Server(
             uvicorn.Config(
                 application,
@@ -353,15 +360,12 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
             connections,
             store,
             service.closing,
+            f"pacer-controller: ready {scheme}://{shown}:{port}",
         )
         # The present objects live until the end. Without the freeze the garbage collector would
         # scan them every few seconds, and all requests would wait 40 to 80 ms for it.
         gc.collect()
         gc.freeze()
-        scheme = "https" if arguments.tls_cert else "http"
-        host, port = listener.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        print(f"pacer-controller: ready {scheme}://{shown}:{port}", file=sys.stderr, flush=True)
         async with service_manager.told():
             await server.serve(sockets=[listener])
         if store.broken is not None:
