@@ -37,6 +37,7 @@
 mod aqm;
 mod bits;
 mod config;
+mod depths;
 mod drr;
 mod item;
 mod limits;

@@ -4,9 +4,10 @@
 use std::collections::VecDeque;
 
 use super::aqm::{self, Aqm, AqmConfig, DualPi2, FqCodel};
+use super::depths::Depths;
 use super::item::Item;
 use super::limits::BUFFER_SHARE_ONE_PPM;
-use super::queue_config::{Depths, QueueConfig};
+use super::queue_config::QueueConfig;
 use super::shaper::Shaper;
 use super::statistics::QueueStatistics;
 use crate::cause::DropCause;

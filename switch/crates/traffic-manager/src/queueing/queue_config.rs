@@ -3,6 +3,7 @@
 use super::aqm::AqmConfig;
 #[cfg(doc)]
 use super::config::QueueingConfig;
+use super::depths::Depths;
 #[cfg(doc)]
 use super::limits::{BUFFER_SHARE_MAX_PPM, BUFFER_SHARE_ONE_PPM};
 use crate::config::FRAME_DEFAULT_BYTES;
@@ -67,11 +68,4 @@ impl QueueConfig {
     pub(super) fn drops_of_longest(&self) -> bool {
         matches!(self.aqm, Some(AqmConfig::FqCodel(_)))
     }
-}
-
-/// The room of a queue.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Depths {
-    pub(super) packets: u64,
-    pub(super) bytes: u64,
 }

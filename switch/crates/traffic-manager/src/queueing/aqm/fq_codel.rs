@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use super::codel::{Codel, CodelConfig};
 use super::packets::{List, Packets};
 use super::verdict::{Leaving, Verdict};
+use crate::queueing::depths::Depths;
 use crate::queueing::item::Item;
-use crate::queueing::queue_config::Depths;
 
 /// Most packets that one overflow drops.
 const BATCH_PACKETS: usize = 64;
