@@ -277,5 +277,5 @@ def test_changes_are_planned_again_on_what_other_controllers_have_acknowledged(
     hide("meter", "meter-1")
     result(client, "DELETE", f"/qos/meter/{S1}", meter)
     assert not found.desired.meters
-    # Whoever deletes a meter that is not there has what he wants.
+    # Deleting a meter that does not exist succeeds.
     result(client, "DELETE", f"/qos/meter/{S1}", meter)

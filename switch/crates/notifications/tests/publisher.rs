@@ -1,7 +1,7 @@
 //! A publisher against subscribers that speak nanomsg's protocol by hand.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -32,6 +32,16 @@ fn until(holds: impl Fn() -> bool) {
         std::thread::sleep(Duration::from_millis(1));
     }
     panic!("it never holds");
+}
+
+/// A publisher on a free port, and its address.
+fn on_tcp() -> (Publisher, SocketAddr) {
+    let address = "tcp://127.0.0.1:0".parse().expect("valid");
+    let publisher = Publisher::listen(&address).expect("listens");
+    let Address::Tcp(at) = *publisher.address() else {
+        panic!("another address");
+    };
+    (publisher, at)
 }
 
 #[test]
@@ -66,11 +76,7 @@ fn all_subscribers_get_each_message_in_order() {
 
 #[test]
 fn a_client_is_a_subscriber_from_its_greeting_on() {
-    let address = "tcp://127.0.0.1:0".parse().expect("valid");
-    let publisher = Publisher::listen(&address).expect("listens");
-    let Address::Tcp(at) = publisher.address() else {
-        panic!("another address");
-    };
+    let (publisher, at) = on_tcp();
     let mut silent = TcpStream::connect(at).expect("connects");
     silent.write_all(&SUB[..7]).expect("writes");
     // Connections are accepted in order, so the first one is by then.
@@ -86,11 +92,7 @@ fn a_client_is_a_subscriber_from_its_greeting_on() {
 
 #[test]
 fn a_client_that_is_no_subscriber_is_disconnected() {
-    let address = "tcp://127.0.0.1:0".parse().expect("valid");
-    let publisher = Publisher::listen(&address).expect("listens");
-    let Address::Tcp(at) = publisher.address() else {
-        panic!("another address");
-    };
+    let (publisher, at) = on_tcp();
     for first in [&b"GET / HTTP/1.1\r\n\r\n"[..], &PUB, &[0, b'S', b'P', 0]] {
         let mut stream = TcpStream::connect(at).expect("connects");
         stream.write_all(first).expect("writes");
@@ -104,11 +106,7 @@ fn a_client_that_is_no_subscriber_is_disconnected() {
 
 #[test]
 fn a_subscriber_that_does_not_read_loses_messages_and_holds_up_nobody() {
-    let address = "tcp://127.0.0.1:0".parse().expect("valid");
-    let publisher = Publisher::listen(&address).expect("listens");
-    let Address::Tcp(at) = publisher.address() else {
-        panic!("another address");
-    };
+    let (publisher, at) = on_tcp();
     let mut idle = TcpStream::connect(at).expect("connects");
     greet(&mut idle);
     let message = vec![0; 1 << 16];
