@@ -1,12 +1,15 @@
-"""The published figures of Table 5.
+"""The published figures of Fig. 1 and Table 5.
 
-Takano et al., IPSJ Transactions on Advanced Computing Systems, Vol. 47, SIG 7 (ACS 14), Table 5:
+Takano et al., IPSJ Transactions on Advanced Computing Systems, Vol. 47, SIG 7 (ACS 14). Table 5:
 iperf, BIC TCP, a 500 Mbit/s path with an RTT of 200 ms and a drop-tail FIFO. How long a run lasted
 is not legible.
 """
 
 KIB = 1 << 10
 """Bytes of a KB in the papers."""
+
+FIG_1_PACKETS_OF_A_TICK = 42
+"""Packets of 1518 bytes that a timer of HZ 1000 lets go at once, at 500 Mbit/s."""
 
 RATE_BPS = 500_000_000
 RTT_NS = 200_000_000

@@ -6,9 +6,9 @@ packets lie to each other:
 - in phase: each flow has a line of its own, and all begin at once;
 - in phase, one line: the same through one port of 1 Gbit/s, which sends one packet at a time;
 - random phase: lines of their own; each begins at a random time within its spacing;
-- slots by port: lines of their own; flow k of N begins k/N of its spacing later;
-- slots by flow: one port, whose line is as fast as the bottleneck, sends the classes' packets;
-- interleaved by the edge: lines of their own, begun as in random phase; the class of flow k has
+- begun a slot apart: lines of their own; flow k of N begins k/N of its spacing later;
+- one line as fast: one port, whose line is as fast as the bottleneck, sends the classes' packets;
+- slots at the edge: lines of their own, begun as in random phase; the class of flow k has
   slot k of a cycle of N;
 - one class: all flows are one class of rate R, on a port of 1 Gbit/s.
 
@@ -120,10 +120,10 @@ ARRANGEMENTS = (
         *("in phase, one line", _together, GIGABIT), own_lines=False, bound=_through_one_line
     ),
     Arrangement("random phase", _random, GIGABIT, own_lines=True, seeds=SEEDS),
-    Arrangement("slots by port", _slots, GIGABIT, own_lines=True, bound=_one),
-    Arrangement("slots by flow", _together, AS_FAST, own_lines=False, bound=_one),
+    Arrangement("begun a slot apart", _slots, GIGABIT, own_lines=True, bound=_one),
+    Arrangement("one line as fast", _together, AS_FAST, own_lines=False, bound=_one),
     Arrangement(
-        *("interleaved by the edge", _random, GIGABIT),
+        *("slots at the edge", _random, GIGABIT),
         own_lines=True,
         in_slots=True,
         seeds=SEEDS,

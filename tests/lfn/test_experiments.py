@@ -560,13 +560,13 @@ def test_the_claims_on_aggregation_compare_the_arrangements() -> None:
     """They hold for what was measured; not where random phase is as good, nor if N are not N."""
 
     def hold(**changed: float) -> list[bool]:
-        row = {"flows": 64, "in phase": 64.0, "random phase": 15.2, "slots by port": 1.0}
+        row = {"flows": 64, "in phase": 64.0, "random phase": 15.2, "begun a slot apart": 1.0}
         row |= dict.fromkeys(claim_values.EDGE_INTERLEAVES, 1.0)
         return [one["holds"] for one in claims.check("aggregation", [row | changed])]
 
     assert hold() == [True] * 4
-    assert hold(**{"interleaved by the edge": 1.01}).count(False) == 1
-    assert hold(**{"slots by port": 2.0}).count(False) == 1
+    assert hold(**{"slots at the edge": 1.01}).count(False) == 1
+    assert hold(**{"begun a slot apart": 2.0}).count(False) == 1
     assert hold(**{"in phase": 63.0}).count(False) == 1
     assert hold(**{"random phase": 1.0}).count(False) == 1
 

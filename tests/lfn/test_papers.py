@@ -12,6 +12,7 @@ import pytest
 from pacer_mininet import paths
 from pacer_mininet.experiments import catalogue
 from pacer_mininet.experiments.experiment import Cell
+from pacer_mininet.published import FIG_1_PACKETS_OF_A_TICK
 
 sys.path.insert(0, str(paths.REPO / "tests" / "accuracy"))
 
@@ -176,6 +177,11 @@ def test_every_published_figure_of_the_accuracy_tables_has_a_row() -> None:
     for row in PUBLISHED:
         for value in (row.min_bps, row.max_bps, row.mean_bps):
             assert {float(f"{value / unit:g}") for unit in (1e3, 1e6)} & known, (row, value)
+
+
+def test_the_published_figure_of_fig_1_has_a_row() -> None:
+    known = _numbers(row for row in ROWS if "fig1" in _names(row, "shown by"))
+    assert FIG_1_PACKETS_OF_A_TICK in known
 
 
 def test_a_doubtful_figure_is_marked() -> None:

@@ -1,6 +1,6 @@
 """Lists all experiments by name, and the published tables and figures that they cover.
 
-docs/papers.md has a row for every published table and figure, and marks those not made yet.
+docs/papers.md has a row for every published table and figure, and says which are repeated in part.
 """
 
 import dataclasses

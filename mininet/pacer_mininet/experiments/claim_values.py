@@ -129,7 +129,7 @@ def off_published(metric: str, column: str) -> Values:
 
 
 def of_best_gap(rows: Sequence[Row]) -> Figures:
-    """Take dynamic's goodput in percent of the best fixed gap's, over the same seeds."""
+    """Take dynamic's goodput in percent of the best fixed gap's, over the seeds that all have."""
     found: Figures = []
     for title in dict.fromkeys(row["row"] for row in rows):
         here = at_shared_seeds([row for row in rows if row["row"] == title], "dynamic", "goodput")
@@ -215,10 +215,10 @@ def in_phase(rows: Sequence[Row]) -> Figures:
 
 def random_above_interleaved(rows: Sequence[Row]) -> Figures:
     """Take the queues in random phase less those of the same flows in slots, in packets."""
-    return [float(row["random phase"]) - row["interleaved by the edge"] for row in rows]
+    return [float(row["random phase"]) - row["slots at the edge"] for row in rows]
 
 
-EDGE_INTERLEAVES = ("slots by flow", "interleaved by the edge", "one class")
+EDGE_INTERLEAVES = ("one line as fast", "slots at the edge", "one class")
 """Arrangements of experiment `aggregation` in which the edge orders the packets of all flows."""
 
 

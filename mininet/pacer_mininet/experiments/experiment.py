@@ -36,7 +36,7 @@ class Cell:
         published: the published figures by metric, in the metric's unit.
         doubts: by metric, why a published figure is doubtful, in a word or two.
         seeds: the seeds of its runs; empty: as many as the spread of its runs requires.
-        extra: whether it is only for orientation; then one seed is enough.
+        extra: whether it is only for orientation; then `seeds` is one seed, unless given.
 
     """
 

@@ -372,7 +372,7 @@ def _together(runs: Runs) -> Figure:
     axes.set_xscale("log", base=2)
     axes.set_ylim(bottom=0)
     axes.set_xlabel("flows")
-    axes.set_ylabel("% of the flows (0: no loss)")
+    axes.set_ylabel("% of the flows, first seed (0: no loss)")
     figure.legend(loc="outside upper center", ncols=5, fontsize=8)
     return figure
 

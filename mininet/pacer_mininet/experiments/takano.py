@@ -43,10 +43,12 @@ TODAYS = ("cubic", "reno", "bbr")
 """Congestion controls of today, measured beside the papers'."""
 
 PSPD = Shaper("PSPD", "class", (("mode", "pspd"), ("rate", None)))
-"""The talk's dynamic pacing, window / RTT and nothing else."""
+"""The talk's dynamic pacing: window / RTT, where a window counts as at least ten segments until the
+flow retransmits."""
 
 DYNAMIC = Shaper("dynamic", "class", (("mode", "dynamic"), ("rate", None)))
-"""The same with headroom, an unspaced first flight, and the path's rate as a limit."""
+"""The same with headroom (doubled in slow start), an unspaced first flight, a window of at least
+ten segments at all times, and the path's rate as a limit."""
 
 TBF_HZ = 1000
 """The tick of IPSJ Fig. 1(b)."""
@@ -204,6 +206,9 @@ def table_five() -> Experiment:
             "its rate was set to the bottleneck's is an assumption: it then sends 0.26 % too "
             "much, and fills the FIFO. At the bottleneck's rate on the line, the bursts of a tick "
             "need 33 KB, and nothing is lost at 64 KB. Today's TBF is set to the rate on the line.",
+            "Linux's TBF loses tokens that are too few for a packet at a tick, 0.7 % of this rate, "
+            "and sends at once a packet that comes between ticks. Mode `timer` does neither. So "
+            "the cause of the losses published for 64 KB is not known.",
             "With a FIFO of 64 KB the published TBF has less goodput than no pacing. Here it has "
             "more, because slow start without pacing loses sooner, and 16 s end in the recovery.",
             PUBLISHED_SENDERS,
@@ -273,9 +278,10 @@ def slides() -> Experiment:
             "socket buffers": "12.5 MB",
         },
         differs=(
-            "PSPD is cwnd x packet size / RTT and nothing else. `dynamic` adds a headroom of "
-            "120 %, a first flight that is not spaced, and the path's rate as a limit, which are "
-            "in none of the documents.",
+            "PSPD is cwnd x packet size / RTT, where a window counts as at least ten segments "
+            "until the flow retransmits. `dynamic` adds a headroom of 120 % (doubled in slow "
+            "start), a first flight that is not spaced, that least window at all times, and the "
+            "path's rate as a limit. None of these is in the documents.",
             "The published order of goodput (no pacing, PSPD, PSPS) does not hold here: `pspd` has "
             "less goodput than no pacing, because today's BIC keeps its window after a loss. It "
             "loses fewer packets.",
@@ -401,7 +407,7 @@ def figure_9() -> Experiment:
     )
 
 
-# The paper was not at hand. The figures are quoted by its title and could not be checked.
+# The paper was not at hand. The figures are quoted at second hand and could not be checked.
 _PFLDNET = {
     64: ((17.3, 3071), (56.8, 41), (12.9, 1699), (54.7, 0)),
     128: ((19.9, 2403), (55.8, 791), (20.4, 1328), (54.7, 0)),
@@ -439,7 +445,7 @@ def pfldnet() -> Experiment:
         name="pfldnet",
         title="Scalable TCP, and Vegas and BBR in FAST's place, by FIFO size",
         reproduces=("PFLDnet 2005",),
-        source="Takano et al., PFLDnet 2005, by its title (MB/s there, Mbit/s here)",
+        source="Takano et al., PFLDnet 2005, at second hand (MB/s there, Mbit/s here)",
         metrics=("goodput", "steady", "lost", "edge_lost"),
         cells=tuple(cells),
         plots=("comparison",),

@@ -107,11 +107,11 @@ def aggregation() -> Experiment:
         plots=("aggregation",),
         differs=(
             "In phase and in random phase each flow has a line of its own, as hosts that pace "
-            "themselves. Slots by flow are the work of one port of the edge whose line is as fast "
-            "as the bottleneck: classes in phase come to it, and it sends one packet at a time. "
+            "themselves. On one line as fast as the bottleneck, a port of the edge sends the "
+            "packets of classes in phase one at a time. "
             "One class spaces the packets of all flows, in the order in which they come.",
-            "Slots by port are given by the times at which the flows begin, and hosts do not know "
-            "of each other. The flows that are interleaved by the edge begin at the times of those "
-            "in random phase; each has a class of its own, with a slot.",
+            "Flows begun a slot apart need hosts that know of each other. In slots at the edge, "
+            "flows begin at the times of those in random phase, and each has a class of its own, "
+            "with a slot.",
         ),
     )
