@@ -4,7 +4,8 @@ import fcntl
 import os
 
 RNDCLEARPOOL = 0x5206
-"""The lab's kernel restores the entropy pool of before the first RNDRESEEDCRNG."""
+"""The lab's kernel restores the entropy pool of before the first RNDRESEEDCRNG, and mixes in the
+argument unless it is 0."""
 
 RNDRESEEDCRNG = 0x5207
 """random(4): the generator takes a new key from the entropy pool."""
@@ -25,13 +26,15 @@ def restart_random_numbers() -> None:
         fcntl.ioctl(device, RNDRESEEDCRNG)
 
 
-def rewind_random_numbers() -> None:
+def rewind_random_numbers(number: int = 0) -> None:
     """Have the next restarts of the lab's random numbers give the same numbers as the first ones.
 
-    So a run gives the same result whether it is the first on its network or a later one.
+    So a run gives the same result whether it is the first on its network or a later one. Another
+    `number` than 0 gives other numbers, which depend on it and on the lab's seed.
     """
     with open("/dev/urandom", "rb") as device:
-        fcntl.ioctl(device, RNDCLEARPOOL)
+        fcntl.ioctl(device, RNDRESEEDCRNG)  # The first one keeps the pool.
+        fcntl.ioctl(device, RNDCLEARPOOL, number)
 
 
 def departures_here() -> str:

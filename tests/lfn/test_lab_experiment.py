@@ -18,6 +18,7 @@ import pytest
 
 from pacer_mininet import paths
 from pacer_mininet.experiments import catalogue, jobs
+from pacer_mininet.experiments.scenario import Scenario
 from pacer_mininet.experiments.store import Store
 
 pytestmark = pytest.mark.skipif(
@@ -94,16 +95,24 @@ def test_neither_a_kill_nor_the_number_of_processors_changes_a_table(
 def test_a_run_is_the_same_behind_another_one_on_their_network(lab: None, tmp_path: Path) -> None:
     cell = catalogue.of_kernel(quick=False, realtime=False)["ipg"].cells[0]
     # Its wire loses packets at random.
-    scenario = dataclasses.replace(cell.scenario, seconds=5)
-    results = Store(tmp_path, {})
-    made = []
+    one, two = (dataclasses.replace(cell.scenario, seconds=5, seed=seed) for seed in (1, 2))
 
-    def listener(event: dict[str, Any]) -> None:
-        if event["event"] == "done":
-            made.append(results.content(scenario))
+    def made(*scenarios: Scenario) -> list[str]:
+        """Return the results of runs on one network."""
+        results = Store(tmp_path, {})
+        found = []
 
-    two = [jobs.Job(name, scenario) for name in ("first", "second")]
-    assert jobs.make([two], results, listener, realtime=False) == {}
-    first, second = made
-    assert first == second
-    assert json.loads(first)["retransmits"] > 0
+        def listener(event: dict[str, Any]) -> None:
+            if event["event"] == "done":
+                found.append(results.content(scenarios[len(found)]))
+
+        group = [jobs.Job(str(number), each) for number, each in enumerate(scenarios)]
+        assert len(jobs.by_network(group)) == 1
+        assert jobs.make([group], results, listener, realtime=False) == {}
+        return found
+
+    first, second, third = made(one, two, one)
+    assert first == third
+    assert made(two) == [second]
+    for result in (first, second):
+        assert json.loads(result)["retransmits"] > 0

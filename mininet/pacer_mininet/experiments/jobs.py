@@ -15,7 +15,7 @@ from typing import Any
 from pacer_mininet import paths, runs
 from pacer_mininet.experiments.experiment import Experiment
 from pacer_mininet.experiments.network import network_key
-from pacer_mininet.experiments.scenario import Scenario
+from pacer_mininet.experiments.scenario import LAB_SEED, Scenario
 from pacer_mininet.experiments.shaping import missing_of
 from pacer_mininet.experiments.store import Store
 
@@ -92,7 +92,7 @@ def command_of(*jobs: Job, realtime: bool) -> list[str]:
     words = [sys.executable, str(SCRIPT), "--inside"]
     if realtime:
         return runs.isolated([*words, "--end-with-stdin", *named])
-    options = ("--seed", jobs[0].scenario.seed, "--memory", MEMORY, "--timeout", TIMEOUT_S)
+    options = ("--seed", LAB_SEED, "--memory", MEMORY, "--timeout", TIMEOUT_S)
     return runs.in_lab_command([*words, *named], *map(str, options))
 
 

@@ -20,7 +20,7 @@ from mininet.net import Mininet
 from mininet.topo import Topo
 
 from pacer_mininet.bmv2_switch import BMv2PacerSwitch
-from pacer_mininet.experiments.scenario import UNPACED, Scenario
+from pacer_mininet.experiments.scenario import LAB_SEED, UNPACED, Scenario
 from pacer_mininet.hosts import LfnHost
 from pacer_mininet.lab import departures_here
 from pacer_mininet.linux_router import BEFORE, LinuxRouter
@@ -50,15 +50,15 @@ NODE = "queue"
 def network_key(scenario: Scenario) -> Scenario:
     """Return the part of a scenario that decides its network: equal for scenarios that share one.
 
-    A run must not depend on those before it. So a scenario whose edge remembers single flows shares
-    its network with no other one, nor does one with another edge than pacing_switch, or with a
-    queue under test, which may draw random numbers.
+    A run must not depend on those before it. Random numbers start again with each run's own seed.
+    A scenario whose edge remembers single flows shares its network with no other one, nor does one
+    with another edge than pacing_switch, or with a queue under test, which may draw random numbers.
     """
     remembers = any(flow.shaper.remembers_flows for flow in scenario.flows)
     if remembers or scenario.has_ovs_edge or scenario.has_bmv2_edge or scenario.queueing:
         return scenario
     flows = tuple(dataclasses.replace(flow, shaper=UNPACED) for flow in scenario.flows)
-    return dataclasses.replace(scenario, flows=flows)
+    return dataclasses.replace(scenario, flows=flows, seed=LAB_SEED, bins=False)
 
 
 def edge_of(scenario: Scenario, sender: int) -> int:

@@ -33,7 +33,13 @@ from pacer_mininet.experiments.bandwidth import READ_BINS_EVERY_S, Measuring
 from pacer_mininet.experiments.network import NODE, PAYLOAD_BYTES, edge_of, network_key, network_of
 from pacer_mininet.experiments.queueing import QueueUnderTest
 from pacer_mininet.experiments.samples import SAMPLE_NS, Samples
-from pacer_mininet.experiments.scenario import UDP_FRAME_BYTES, UDP_PAYLOAD_BYTES, Flow, Scenario
+from pacer_mininet.experiments.scenario import (
+    LAB_SEED,
+    UDP_FRAME_BYTES,
+    UDP_PAYLOAD_BYTES,
+    Flow,
+    Scenario,
+)
 from pacer_mininet.experiments.shaping import (
     NotOfferedError,
     class_of,
@@ -169,7 +175,7 @@ class ScenarioRun:
                 ping(sender, receiver.IP(), timeout_s=PING_TIMEOUT_S)
             time.sleep(LEARNING_S)
         if in_lab():
-            rewind_random_numbers()
+            rewind_random_numbers(self.scenario.seed - LAB_SEED)
         _restart_random_numbers()  # fq draws the seed of its hash.
         self.shaped_by = shape(self.scenario, self.net, self.rest)
         self._start_servers()
