@@ -14,6 +14,9 @@ from pacer_mininet.experiments.results import read_object, write_json
 
 FILE = "plan.json"
 
+FAILED = "failed: "
+"""Before the reason in the log of a run that failed. Snakemake's plugin reads it."""
+
 GROUP_S = 90
 """Largest processor time of runs that are made on one network, by the estimate, in s: as much is
 lost at most when a pass is interrupted, or its end waits for one group."""

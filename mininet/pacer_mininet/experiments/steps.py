@@ -12,7 +12,7 @@ from typing import Any
 
 from pacer_mininet.experiments import catalogue, jobs
 from pacer_mininet.experiments.experiment import Experiment
-from pacer_mininet.experiments.plan import Plan
+from pacer_mininet.experiments.plan import FAILED, Plan
 from pacer_mininet.experiments.results import write_whole
 from pacer_mininet.experiments.scenario import from_json
 
@@ -41,7 +41,7 @@ def make_runs(plan: Plan, *keys: str) -> None:
         if remaining:
             culprit = remaining.pop(0).name
             failed.append(reasons[culprit])
-            write_whole(plan.log(key_of[culprit]), reasons[culprit] + "\n")
+            write_whole(plan.log(key_of[culprit]), f"{FAILED}{reasons[culprit]}\n")
     if failed:
         raise StepError("\n".join(failed))
 

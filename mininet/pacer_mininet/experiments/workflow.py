@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from pacer_mininet import paths
-from pacer_mininet.experiments.plan import Plan
+from pacer_mininet.experiments.plan import FAILED, Plan
 from pacer_mininet.runs import RunError
 
 FOLDER = paths.MININET_DIR / "workflow"
@@ -68,7 +68,7 @@ def make(plan: Plan, options: Sequence[str], lock: IO[str]) -> dict[str, str]:
 
 def _said(log: Path) -> str:
     try:
-        return log.read_text().strip()
+        return log.read_text().strip().removeprefix(FAILED)
     except OSError:
         return ""
 

@@ -16,6 +16,9 @@ from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 
+FAILED = "failed: "
+"""What the log of a run that failed begins with."""
+
 FAILED_STEPS = ("At least one job did not complete", "Exiting because a job execution failed")
 
 
@@ -60,9 +63,10 @@ class LogHandler(LogHandlerBase):  # type: ignore[misc] # it has no types here
 
     def _ended(self, job: int) -> None:
         for key in self._keys.get(job, []):
-            if (self._directory / "runs" / f"{key}.json").exists():
+            # The results do not tell: Snakemake removes those of a group that it tries again.
+            said = self._log(key)
+            if not said.startswith(FAILED):
                 self._made.add(key)
-            said = self._log(key) if key in self._made else f"failed: {self._log(key)}"
             name = self._runs[key]["name"]
             print(f"[{len(self._made)}/{self._wanted}] {name}: {said}", flush=True)
 
@@ -75,7 +79,7 @@ class LogHandler(LogHandlerBase):  # type: ignore[misc] # it has no types here
             print(f"snakemake: {said}", file=sys.stderr, flush=True)
 
     def _log(self, key: str) -> str:
-        """Return a run's output: its figures, or its error."""
+        """Return a run's output: its figures, or FAILED and the reason."""
         file = self._directory / "logs" / f"{key}.log"
         said = file.read_text().strip() if file.exists() else ""
-        return said or "it ended without a message"
+        return said or f"{FAILED}it ended without a message"
