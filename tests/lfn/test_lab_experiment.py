@@ -97,10 +97,10 @@ def test_a_run_is_the_same_behind_another_one_on_their_network(lab: None, tmp_pa
     # Its wire loses packets at random.
     one, two = (dataclasses.replace(cell.scenario, seconds=5, seed=seed) for seed in (1, 2))
 
-    def made(*scenarios: Scenario) -> list[str]:
+    def made(*scenarios: Scenario) -> list[bytes]:
         """Return the results of runs on one network."""
         results = Store(tmp_path, {})
-        found = []
+        found: list[bytes] = []
 
         def listener(event: dict[str, Any]) -> None:
             if event["event"] == "done":
