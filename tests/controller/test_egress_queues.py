@@ -77,6 +77,8 @@ def test_queues_are_kept_with_the_port(client: Client) -> None:
             "all minimum rates together, 102Mbit, are above the line rate, 100Mbit",
         ),
         ({"queues": 2, "colour": "red"}, "colour", ""),
+        ({"queues": 2, "buffer_bytes": "all"}, "buffer_bytes", "'all' is no buffer"),
+        ({"queues": 2, "buffer_bytes": 0}, "buffer_bytes", "0 is no buffer"),
         (
             {"queues": 2, "settings": [{"queue": 2}]},
             "settings.0.queue",
@@ -157,12 +159,27 @@ def test_settings_have_one_form() -> None:
     assert egress_queues.read(egress_queues.text(None)) is None
 
 
+def test_the_buffer_of_the_switch_is_a_member_of_its_message() -> None:
+    spec = EgressQueuesSpec.model_validate(
+        {
+            "queues": 2,
+            "buffer_bytes": "switch",
+            "settings": [{"queue": 1, "buffer_share_ppm": 500_000}],
+        }
+    )
+    assert not spec.problems()
+    message = egress_queues.message(egress_queues.plain(spec.wanted()))
+    assert message["switch_buffer"] is True
+    assert "buffer_bytes" not in message
+    assert egress_queues.plain(message) == egress_queues.plain(spec.wanted())
+
+
 @pytest.mark.skipif(TARGET == "bmv2", reason="not run: the ports of bmv2 have no egress queues")
 def test_a_switch_has_them_and_gets_them_back(
     wires: Network, start_controller: Callable[..., Controller], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Also after a restart of the switch; what it refuses changes nothing."""
-    switch = Switch(wires, {2: "rate=100mbit,queues=2"})
+    switch = Switch(wires, {2: "rate=100mbit,queues=2"}, "--switch-buffer", "1MB")
     switch.start()
     try:
         controller = start_controller("--switch", f"s1={switch.address}{switch.options}")
@@ -190,6 +207,10 @@ def test_a_switch_has_them_and_gets_them_back(
                 body = {"egress_queues": {"queues": 3, "scheduler": scheduler, "aqm": aqm}}
                 taken = controller.put(PORT, body)
                 assert (taken.status_code, taken.json()["state"]) == (200, "applied"), taken.text
+        controller.put(PORT, {"egress_queues": QUEUES | {"buffer_bytes": "switch"}})
+        assert controller.get(PORT)["egress_queues"] == actual | {"buffer_bytes": "switch"}
+        totals = controller.get("/v1/switches/s1/stats")["traffic_manager"]
+        assert totals["buffer"]["size_bytes"] == 2**20
         controller.put(PORT, {"egress_queues": QUEUES})
         assert controller.get(PORT)["egress_queues"] == actual
         check_commands(controller, capsys)

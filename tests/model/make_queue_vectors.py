@@ -1,5 +1,7 @@
 """Writes the files in ``tests/vectors/queues``: a port with egress queues, and what the model does.
 
+Those in ``tests/vectors/switch-buffer`` have several ports, whose queues share a buffer.
+
     python3 make_queue_vectors.py [--out DIR]
     python3 make_queue_vectors.py --random COUNT --packets N --seed N --out DIR
 
@@ -11,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -19,10 +21,21 @@ from typing import Literal
 from aqm_model import CodelConfig, DualPi2Config, FqCodelConfig, PieConfig, RedConfig
 from make_vectors import VECTORS_DIR, Random
 from pacing_model import FCS_BYTES, WIRE_OVERHEAD_BYTES
-from queueing_model import AqmConfig, Discipline, NodeConfig, Packet, Port, QueueConfig, flat
+from queueing_model import (
+    AqmConfig,
+    Discipline,
+    NodeConfig,
+    Packet,
+    Port,
+    QueueConfig,
+    SwitchBuffer,
+    flat,
+    run_together,
+)
 from vector_text import lines
 
 QUEUES_DIR = VECTORS_DIR / "queues"
+SWITCH_BUFFER_DIR = VECTORS_DIR / "switch-buffer"
 DISCIPLINES: tuple[Discipline, ...] = ("strict", "drr", "wfq")
 AQMS = ("codel", "red", "pie", "fqcodel", "dualpi2")
 KINDS = (*DISCIPLINES, "tree", *AQMS)
@@ -65,20 +78,52 @@ class QueueCase:
 
     def run(self) -> Port:
         """The port after all packets."""
+        port = self.port()
+        port.run(self.packets)
+        return port
+
+    def port(self, switch_buffer: SwitchBuffer | None = None) -> Port:
+        """The port before all packets."""
         overhead = FCS_BYTES if self.counts == "layer2" else WIRE_OVERHEAD_BYTES
         if self.discipline == "tree":
             assert self.tree is not None
             tree = self.tree
         else:
             tree = flat(self.discipline, len(self.queues), self.weights)
-        port = Port(self.queues, tree, self.line_rate_bps, overhead, self.buffer_bytes)
-        port.run(self.packets)
-        return port
+        return Port(
+            self.queues, tree, self.line_rate_bps, overhead, self.buffer_bytes, switch_buffer
+        )
+
+
+@dataclass(frozen=True)
+class SwitchCase:
+    """One file with several ports that share a buffer, before the expected results are computed."""
+
+    name: str
+    switch_buffer_bytes: int
+    ports: Sequence[QueueCase]
+
+
+def switch_vector_text(case: SwitchCase) -> str:
+    """The file's content."""
+    buffer = SwitchBuffer(case.switch_buffer_bytes)
+    ports = [port.port(buffer) for port in case.ports]
+    run_together(ports, [port.packets for port in case.ports])
+    texts = (port_text(of, port) for of, port in zip(case.ports, ports, strict=True))
+    return (
+        f'{{\n"switch_buffer_bytes": {case.switch_buffer_bytes},\n"ports": [\n'
+        + ",\n".join(texts)
+        + "\n]\n}\n"
+    )
 
 
 def queue_vector_text(case: QueueCase) -> str:
     """The file's content."""
-    port = case.run()
+    return port_text(case, case.run()) + "\n"
+
+
+def port_text(case: QueueCase, port: Port) -> str:
+    """A port's settings and packets, and what it has done."""
     head: dict[str, object] = {
         "name": case.name,
         "line_rate_bps": case.line_rate_bps or 0,
@@ -87,6 +132,8 @@ def queue_vector_text(case: QueueCase) -> str:
         "weights": list(case.weights),
         "buffer_bytes": case.buffer_bytes,
     }
+    if port.switch_buffer is not None:
+        head["switch_buffer"] = True
     if case.tree is not None:
         head["tree"] = node_fields(case.tree)
     parts = [json.dumps(head)[1:-1].replace(', "', ',\n"')]
@@ -105,7 +152,7 @@ def queue_vector_text(case: QueueCase) -> str:
     parts.append('"packets": ' + lines(packets))
     parts.append('"starts": ' + lines(astuple(start) for start in port.starts))
     parts.append('"drops": ' + lines([drop.number, drop.cause] for drop in port.drops))
-    return "{\n" + ",\n".join(parts) + "\n}\n"
+    return "{\n" + ",\n".join(parts) + "\n}"
 
 
 def queue_fields(queue: QueueConfig) -> dict[str, object]:
@@ -279,6 +326,22 @@ def random_queue_case(name: str, discipline: Discipline, seed: int, packets: int
     return QueueCase(name, rate_bps, counts, discipline, with_weights, queues, arrivals)
 
 
+def random_switch_case(name: str, seed: int, packets: int) -> SwitchCase:
+    """A few ports with any scheduler; their queues share a buffer that overflows."""
+    random = Random(seed)
+    ports: list[QueueCase] = []
+    count = 2 + random.below(3)
+    for at in range(count):
+        kind = random.choice([*DISCIPLINES, "tree"])
+        case = random_case(f"{name}-{at}", kind, random.below(1 << 32), packets // count)
+        queues = [
+            replace(queue, buffer_share_ppm=random.choice([None, None, 125_000, 2_000_000]))
+            for queue in case.queues
+        ]
+        ports.append(replace(case, queues=queues, buffer_bytes=None))
+    return SwitchCase(name, random.choice([20_000, 60_000, 100_000]), ports)
+
+
 def random_queue(random: Random, rate_bps: int) -> QueueConfig:
     """Depths that overflow now and then; a third of the queues have a rate."""
     depth_bytes = random.choice([10_000, 60_000, 1_518_000])
@@ -302,6 +365,34 @@ def queue_cases() -> Iterator[QueueCase]:
         yield random_case(f"{kind}-{seed}", kind, seed, packets)
 
 
+def random_texts(seeds: Iterable[int], packets: int) -> Iterator[tuple[str, str]]:
+    """Names and contents of a random case of each kind for each seed."""
+    for seed in seeds:
+        for kind in KINDS:
+            case = random_case(f"{kind}-{seed}", kind, seed, packets)
+            yield case.name, queue_vector_text(case)
+        shared = random_switch_case(f"shared-{seed}", seed, packets)
+        yield shared.name, switch_vector_text(shared)
+
+
+def switch_cases() -> Iterator[SwitchCase]:
+    """The committed cases of ports that share a buffer."""
+    for seed in (1, 2):
+        yield random_switch_case(f"shared-{seed}", seed, 120)
+
+
+def write(folder: Path, texts: Iterator[tuple[str, str]]) -> None:
+    """Writes files with these names and contents in place of those that are there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.json"):
+        old.unlink()
+    written = 0
+    for name, text in texts:
+        (folder / f"{name}.json").write_text(text, encoding="utf-8")
+        written += 1
+    print(f"{written} files in {folder}")
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description="Write the vectors of egress queues.")
@@ -311,23 +402,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1_000, help="of the first random case")
     args = parser.parse_args()
     if args.random is None:
-        cases = queue_cases()
-    elif args.out.resolve() == QUEUES_DIR:
+        write(args.out, ((case.name, queue_vector_text(case)) for case in queue_cases()))
+        shared = ((case.name, switch_vector_text(case)) for case in switch_cases())
+        write(args.out.parent / SWITCH_BUFFER_DIR.name, shared)
+        return
+    if args.out.resolve() == QUEUES_DIR:
         parser.error("--random needs an --out of its own")
-    else:
-        cases = (
-            random_case(f"{kind}-{seed}", kind, seed, args.packets)
-            for seed in range(args.seed, args.seed + args.random)
-            for kind in KINDS
-        )
-    args.out.mkdir(parents=True, exist_ok=True)
-    for old in args.out.glob("*.json"):
-        old.unlink()
-    written = 0
-    for case in cases:
-        (args.out / f"{case.name}.json").write_text(queue_vector_text(case), encoding="utf-8")
-        written += 1
-    print(f"{written} files in {args.out}")
+    write(args.out, random_texts(range(args.seed, args.seed + args.random), args.packets))
 
 
 if __name__ == "__main__":

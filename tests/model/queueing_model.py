@@ -36,7 +36,7 @@ from pacing_model import FCS_BYTES, WIRE_OVERHEAD_BYTES, ceil_ns, q24, time_per_
 FRAME_BYTES = 1518
 """Ethernet's longest frame, layer 2 with FCS: the default burst of a rate."""
 
-DropCause = Literal["queue-full", "no-such-queue", "buffer-share", "aqm"]
+DropCause = Literal["queue-full", "no-such-queue", "buffer-share", "switch-buffer", "aqm"]
 
 
 AqmConfig = CodelConfig | RedConfig | PieConfig | FqCodelConfig | DualPi2Config
@@ -454,6 +454,14 @@ class Node:
 
 
 @dataclass
+class SwitchBuffer:
+    """A buffer that the queues of several ports share."""
+
+    size_bytes: int
+    ports: list[Port] = field(default_factory=list)
+
+
+@dataclass
 class Port:
     """A port. ``line_rate_bps`` None: frames take no time."""
 
@@ -463,6 +471,8 @@ class Port:
     line_overhead_bytes: int = WIRE_OVERHEAD_BYTES
     buffer_bytes: int | None = None
     """What the queues have in common."""
+    switch_buffer: SwitchBuffer | None = None
+    """What they have in common with those of other ports."""
     free_q24: int = 0
     waiting: list[list[Item]] = field(default_factory=list)
     aqms: list[Aqm] = field(default_factory=list)
@@ -481,6 +491,8 @@ class Port:
         self.clock_q24 = [0 for _ in self.queues]
         self.root = Node(self.tree, self.queues)
         self.places = dict(self.root.places())
+        if self.switch_buffer is not None:
+            self.switch_buffer.ports.append(self)
 
     def above(self, child: int | Node) -> tuple[Node, int] | None:
         """The node above a child, and the child's place there."""
@@ -623,6 +635,28 @@ class Port:
                 node.clock_q24 = since_q24 + head.frame_bytes * byte_q24
             child, has_packets = node, bool(node.entered)
 
+    def no_share(self, queue: QueueConfig, held: int, frame_bytes: int) -> DropCause | None:
+        """The cause of a drop if a queue with ``held`` bytes may not hold a frame more.
+
+        Choudhury and Hahne, 1998: the threshold is alpha times what is free.
+        """
+        cause: DropCause
+        if self.switch_buffer is not None:
+            cause, buffer_bytes, ports = (
+                "switch-buffer",
+                self.switch_buffer.size_bytes,
+                self.switch_buffer.ports,
+            )
+        elif self.buffer_bytes is not None:
+            cause, buffer_bytes, ports = "buffer-share", self.buffer_bytes, [self]
+        else:
+            return None
+        free = buffer_bytes - sum(size(packets) for port in ports for packets in port.waiting)
+        alpha_ppm = 1_000_000 if queue.buffer_share_ppm is None else queue.buffer_share_ppm
+        if frame_bytes > free or (held + frame_bytes) * 1_000_000 > alpha_ppm * free:
+            return cause
+        return None
+
     def arrive(self, packet: Packet) -> None:
         """A packet comes."""
         if packet.queue >= len(self.queues):
@@ -636,14 +670,10 @@ class Port:
         if is_full and not isinstance(aqm, FqCodel):
             self.drops.append(Drop(packet.number, "queue-full"))
             return
-        if self.buffer_bytes is not None:
-            # Choudhury and Hahne, 1998: the threshold is alpha times what is free.
-            free = self.buffer_bytes - sum(map(size, self.waiting))
-            threshold = 1_000_000 if config.buffer_share_ppm is None else config.buffer_share_ppm
-            held = size(packets) + packet.frame_bytes
-            if packet.frame_bytes > free or held * 1_000_000 > threshold * free:
-                self.drops.append(Drop(packet.number, "buffer-share"))
-                return
+        cause = self.no_share(config, size(packets), packet.frame_bytes)
+        if cause is not None:
+            self.drops.append(Drop(packet.number, cause))
+            return
         item = Item(
             packet.number,
             packet.at_ns,
@@ -674,9 +704,23 @@ class Port:
 
     def run(self, packets: Iterable[Packet]) -> None:
         """Takes the packets, in order of their arrival, and sends all that it can."""
-        for packet in packets:
-            while (now_q24 := self.next_q24()) is not None and ceil_ns(now_q24) <= packet.at_ns:
-                self.start_one(now_q24)
-            self.arrive(packet)
+        run_together([self], [packets])
+
+    def start_until(self, at_ns: int | None) -> None:
+        """Sends all that it can by ``at_ns``. None: until nothing waits."""
         while (now_q24 := self.next_q24()) is not None:
+            if at_ns is not None and ceil_ns(now_q24) > at_ns:
+                return
             self.start_one(now_q24)
+
+
+def run_together(ports: Sequence[Port], packets: Sequence[Iterable[Packet]]) -> None:
+    """Takes the packets of each port; of those of one instant, those of the first port first."""
+    arrivals = [(packet, at) for at, of_port in enumerate(packets) for packet in of_port]
+    # The sort is stable, so the packets of a port keep their order.
+    for packet, at in sorted(arrivals, key=lambda arrival: (arrival[0].at_ns, arrival[1])):
+        for port in ports:
+            port.start_until(packet.at_ns)
+        ports[at].arrive(packet)
+    for port in ports:
+        port.start_until(None)

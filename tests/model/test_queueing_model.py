@@ -9,10 +9,14 @@ import pytest
 
 from make_queue_vectors import (
     QUEUES_DIR,
+    SWITCH_BUFFER_DIR,
     QueueCase,
+    SwitchCase,
     queue_cases,
     queue_vector_text,
     random_queue_case,
+    switch_cases,
+    switch_vector_text,
 )
 from make_vectors import Random
 from pacing_model import q24, time_per_byte_q24
@@ -22,12 +26,15 @@ from queueing_model import (
     Packet,
     Port,
     QueueConfig,
+    SwitchBuffer,
     flat,
+    run_together,
 )
 
 DEEP = QueueConfig(1 << 40)
 GIGABIT = 1_000_000_000
 CASES = list(queue_cases())
+SWITCH_CASES = list(switch_cases())
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
@@ -36,8 +43,32 @@ def test_file_is_fresh(case: QueueCase) -> None:
     assert committed == queue_vector_text(case), "run tests/model/make_queue_vectors.py"
 
 
+@pytest.mark.parametrize("case", SWITCH_CASES, ids=[case.name for case in SWITCH_CASES])
+def test_file_of_several_ports_is_fresh(case: SwitchCase) -> None:
+    committed = (SWITCH_BUFFER_DIR / f"{case.name}.json").read_text(encoding="utf-8")
+    assert committed == switch_vector_text(case), "run tests/model/make_queue_vectors.py"
+    assert '"switch-buffer"]' in committed
+
+
 def test_no_other_files() -> None:
     assert {path.stem for path in QUEUES_DIR.glob("*.json")} == {case.name for case in CASES}
+    shared = {path.stem for path in SWITCH_BUFFER_DIR.glob("*.json")}
+    assert shared == {case.name for case in SWITCH_CASES}
+
+
+def test_ports_share_a_buffer_by_hand() -> None:
+    """Of 60 frames: the first queue holds half, the one of another port half of the rest.
+
+    Each line starts one frame at once and one at 12,304 ns. Then 17 frames are free, and the second
+    queue takes two more.
+    """
+    buffer = SwitchBuffer(60 * 1_518)
+    ports = [Port([DEEP], flat("strict", 1, []), GIGABIT, switch_buffer=buffer) for _ in range(2)]
+    burst = [Packet(number, 0, 0, 1_514) for number in range(40)]
+    again = [Packet(number, 13_000, 0, 1_514) for number in range(40, 45)]
+    run_together(ports, [burst, [*burst, *again]])
+    assert [len(port.starts) for port in ports] == [31, 18]
+    assert {drop.cause for port in ports for drop in port.drops} == {"switch-buffer"}
 
 
 def test_strict_by_hand() -> None:

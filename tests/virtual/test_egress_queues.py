@@ -125,6 +125,19 @@ def test_depths_are_those_of_the_queue(tmp_path: Path) -> None:
     assert [queue["drops"] for queue in queues_of_port_1(tmp_path)] == [{"queue-full": 1}] * 2
 
 
+def test_ports_share_the_buffer_of_the_switch(tmp_path: Path) -> None:
+    """Of four frames, one queue holds two; the statistics have the drops and the buffer."""
+    options = ["--switch-buffer", "256"]
+    sent = run_queues(tmp_path, ",queues=2,buffer=switch", frames([0, 0, 0, 0, 0, 1]), options)
+    # The first leaves at once; two of queue 0 and one of queue 1 wait.
+    assert [packet.number for packet in sent] == [0, 5, 1, 2]
+    counted = statistics(tmp_path)
+    assert counted["buffer"] == {"size_bytes": 256, "backlog_max_bytes": 3 * 64}
+    ports = counted["ports"]
+    assert isinstance(ports, list)
+    assert ports[0]["drops"] == {"switch-buffer": 2}
+
+
 @pytest.mark.parametrize(
     ("scheduler", "order"),
     [("strict", "0111110000"), ("drr:1:1", "0111110000"), ("wfq:1:1", "0101010101")],

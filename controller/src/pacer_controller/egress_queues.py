@@ -11,7 +11,14 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from pacer_controller.fields import Rate, Strict, examples, refuse, show
 from pacer_controller.problems import FieldErrors
-from pacer_controller.queue_words import AQMS, SCHEDULERS, WordsError, check_aqm, check_scheduler
+from pacer_controller.queue_words import (
+    AQMS,
+    SCHEDULERS,
+    SWITCH_BUFFER,
+    WordsError,
+    check_aqm,
+    check_scheduler,
+)
 from pacer_controller.rates import format_rate
 
 QUEUES_MAX = 64
@@ -20,6 +27,8 @@ NO_QUEUES = "none"
 
 WORDS_MAX = 4096
 """Longest text of a scheduler or of active queue management."""
+
+_BUFFER_MAX_BYTES = 2**40
 
 _STRICT = "strict"
 _NO_AQM = "none"
@@ -49,6 +58,20 @@ def _read_aqm(value: object) -> str:
 
 
 _Aqm = Annotated[str, BeforeValidator(_read_aqm), Field(max_length=WORDS_MAX)]
+
+
+def _read_buffer(value: object) -> int | str:
+    if value == SWITCH_BUFFER:
+        return SWITCH_BUFFER
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _BUFFER_MAX_BYTES:
+        return value
+    raise refuse(f"{show(value)} is no buffer", f'1 to {_BUFFER_MAX_BYTES} bytes, or "switch"')
+
+
+_Buffer = Annotated[
+    Annotated[int, Field(ge=1, le=_BUFFER_MAX_BYTES)] | Literal["switch"],
+    BeforeValidator(_read_buffer),
+]
 
 
 class QueueSpec(Strict):
@@ -122,11 +145,10 @@ class EgressQueuesSpec(Strict):
         description="Active queue management of the queues without their own, as the switch's "
         "option `aqm=` has it: `none` (default), `codel:5ms:100ms:ecn`.",
     )
-    buffer_bytes: int | None = Field(
+    buffer_bytes: _Buffer | None = Field(
         default=None,
-        ge=1,
-        le=2**40,
-        description="A buffer that all queues have in common. Default: none.",
+        description="A buffer that all queues have in common; `switch`: that of the switch "
+        "(`--switch-buffer`), together with the queues of other ports. Default: none.",
     )
     settings: list[QueueSpec] = Field(
         default=[], max_length=QUEUES_MAX, description="Settings of single queues."
@@ -168,7 +190,7 @@ class EgressQueuesSpec(Strict):
             found.add("scheduler", str(error), SCHEDULERS)
 
     def wanted(self) -> dict[str, Any]:
-        """Return the settings in the members of the switch's message."""
+        """Return the settings under the names that `plain` reads."""
         settings = [
             {
                 "queue": one.queue,
@@ -205,7 +227,7 @@ EgressQueuesSetting = Annotated[
 def plain(queues: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings in one form: defaults of single queues left out, sorted."""
     settings = []
-    buffer_bytes = queues.get("buffer_bytes")
+    buffer_bytes = SWITCH_BUFFER if queues.get("switch_buffer") else queues.get("buffer_bytes")
     for one in sorted(queues.get("settings") or (), key=lambda one: int(one["queue"])):
         given = {name: one[name] for name in _SETTINGS if one.get(name) is not None}
         if "rate_bps" in given and given.get("burst_bytes") == _BURST_BYTES:
@@ -224,6 +246,14 @@ def plain(queues: Mapping[str, Any]) -> dict[str, Any]:
 def text(queues: Mapping[str, Any] | None) -> str:
     """Return the settings as a text that compares by value; None: the port has a FIFO."""
     return NO_QUEUES if queues is None else json.dumps(plain(queues), separators=(",", ":"))
+
+
+def message(queues: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings in the members of the switch's message."""
+    if queues.get("buffer_bytes") != SWITCH_BUFFER:
+        return dict(queues)
+    rest = {name: value for name, value in queues.items() if name != "buffer_bytes"}
+    return {**rest, "switch_buffer": True}
 
 
 def read(written: str) -> dict[str, Any] | None:

@@ -11,6 +11,8 @@ from fractions import Fraction
 from pacer_controller.rates import MAX_RATE_BPS, MIN_RATE_BPS, format_rate
 
 NO_AQM = "none"
+SWITCH_BUFFER = "switch"
+"""The buffer of the switch, in place of the size of a port's own."""
 
 SCHEDULERS = "strict, drr:4:2:1, wfq:4:2:1 or a tree such as strict{q2+wfq{q1:4+q0}}"
 AQMS = (

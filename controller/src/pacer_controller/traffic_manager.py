@@ -100,7 +100,7 @@ class TrafficManager:
             if queues is None:
                 fields["remove_egress_queues"] = True
             else:
-                fields["egress_queues"] = queues
+                fields["egress_queues"] = egress_queues.message(queues)
         response = await self._call("SetPort", **fields)
         return _port_info(response.port)
 

@@ -86,6 +86,9 @@ def test_words_change_what_they_name() -> None:
         ],
     }
     assert told(made) == ",".join(words)
+    shared = changed(made, parse(["buffer=switch"]))
+    assert shared["buffer_bytes"] == "switch"
+    assert "aqm=codel,buffer=switch,q0.rate=10mbit,q0.share=0.5" in told(shared)
     less = "aqm=none,buffer=none,q0.rate=none,q0.share=none,q1.aqm=default"
     assert changed(made, parse([less, "q2.fifo=64KB,q2.min=1mbit"])) == {
         "queues": 3,
@@ -106,6 +109,7 @@ def test_words_change_what_they_name() -> None:
     ("words", "expected"),
     [
         ("q0.rate=1mbit", "give their number, queues=8"),
+        ("queues=2,buffer=all", "buffer: 'all' is not a size"),
         ("queues=none", "give their number, queues=8"),
         ("queues=two", "queues: 'two' is not a whole number"),
         ("queue=2", "unknown word 'queue'; did you mean 'queues'?"),

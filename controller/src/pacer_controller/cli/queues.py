@@ -16,6 +16,7 @@ from pacer_controller.cli.resources import KINDS
 from pacer_controller.cli.session import Session
 from pacer_controller.cli.words import read_rate, read_size, read_whole
 from pacer_controller.problems import did_you_mean
+from pacer_controller.queue_words import SWITCH_BUFFER
 from pacer_controller.rates import format_rate
 
 QUANTILES = {"P50": 0.5, "P99": 0.99}
@@ -104,6 +105,15 @@ def _read_share(text: str) -> int:
         raise ValueError(f"{text!r} is not a share, such as 0.5") from None
 
 
+def _read_buffer(text: str) -> int | str:
+    """Return the size of a buffer, or the word for that of the switch."""
+    return text if text == SWITCH_BUFFER else read_size(text)
+
+
+def _tell_buffer(buffer: int | str) -> str:
+    return buffer if isinstance(buffer, str) else render.exact_size(buffer)
+
+
 _Words = Mapping[str, tuple[str, Callable[[str], Any]]]
 """Field, and reader of its value, by word."""
 
@@ -111,7 +121,7 @@ _OF_PORT: _Words = {
     "queues": ("queues", read_whole),
     "scheduler": ("scheduler", str),
     "aqm": ("aqm", str),
-    "buffer": ("buffer_bytes", read_size),
+    "buffer": ("buffer_bytes", _read_buffer),
 }
 _OF_QUEUE: _Words = {
     "fifo": ("fifo_bytes", read_size),
@@ -129,7 +139,7 @@ USAGE = """\b
 Words as in the switch's option -i, with commas or spaces between them:
   queues=N          egress queues, 1 to 64; a packet's priority chooses one
   scheduler=ORDER   strict, drr:4:2:1, wfq:4:2:1, or a tree: who sends next
-  buffer=SIZE       a buffer that all queues have in common
+  buffer=SIZE       a buffer that all queues have in common; switch: that of the switch
   aqm=AQM           of all queues: codel, fq_codel, pie, red, wred; none
   q0.fifo=SIZE      depth of queue 0 in bytes
   q0.packets=N      its depth in packets
@@ -230,7 +240,7 @@ _SHOWN: Mapping[str, tuple[str, Callable[[Any], str]]] = {
 def told(queues: Mapping[str, Any]) -> str:
     """Return egress queues, requested or actual, in the words in which they are typed."""
     words = [
-        f"{key}={render.exact_size(queues[field]) if key == 'buffer' else queues[field]}"
+        f"{key}={_tell_buffer(queues[field]) if key == 'buffer' else queues[field]}"
         for key, (field, _) in _OF_PORT.items()
         if queues.get(field) not in (None, "none")
     ]

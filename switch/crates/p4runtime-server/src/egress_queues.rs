@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use port_settings::{OneQueue, QueueSettings};
-use traffic_manager::QUEUES_MAX;
+use traffic_manager::{Buffer, QUEUES_MAX};
 
 use crate::proto::pacer::v1 as pacer;
 
@@ -22,9 +22,7 @@ pub(crate) fn settings(given: &pacer::EgressQueues) -> Result<QueueSettings, Str
             given.queues
         ));
     }
-    if given.buffer_bytes == Some(0) {
-        return Err("egress_queues.buffer_bytes: 0 given, at least 1 expected".to_owned());
-    }
+    let buffer = buffer(given)?;
     let strict = QueueSettings::strict(queues);
     let mut of = BTreeMap::new();
     for queue in &given.settings {
@@ -77,9 +75,24 @@ pub(crate) fn settings(given: &pacer::EgressQueues) -> Result<QueueSettings, Str
         scheduler: word(&given.scheduler, strict.scheduler),
         aqm: word(&given.aqm, strict.aqm),
         of,
-        buffer_bytes: given.buffer_bytes,
+        buffer,
         ..strict
     })
+}
+
+fn buffer(given: &pacer::EgressQueues) -> Result<Option<Buffer>, String> {
+    match (given.buffer_bytes, given.switch_buffer) {
+        (None, false) => Ok(None),
+        (None, true) => Ok(Some(Buffer::OfSwitch)),
+        (Some(0), false) => {
+            Err("egress_queues.buffer_bytes: 0 given, at least 1 expected".to_owned())
+        }
+        (Some(bytes), false) => Ok(Some(Buffer::OfPort(bytes))),
+        (Some(_), true) => Err(
+            "egress_queues: buffer_bytes and switch_buffer given, only one of them expected"
+                .to_owned(),
+        ),
+    }
 }
 
 /// The settings of a port, as they were given.
@@ -103,7 +116,11 @@ pub(crate) fn message(settings: &QueueSettings) -> pacer::EgressQueues {
         queues: settings.queues as u32,
         scheduler: settings.scheduler.clone(),
         aqm: settings.aqm.clone(),
-        buffer_bytes: settings.buffer_bytes,
+        buffer_bytes: match settings.buffer {
+            Some(Buffer::OfPort(bytes)) => Some(bytes),
+            Some(Buffer::OfSwitch) | None => None,
+        },
+        switch_buffer: settings.buffer == Some(Buffer::OfSwitch),
         settings: of.collect(),
     }
 }

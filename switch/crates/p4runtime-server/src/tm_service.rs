@@ -400,6 +400,11 @@ fn totals_message(switch: &Switch, shared: &Shared) -> pacer::GetStatisticsRespo
             tx_packets: 0,
             held_packets: whole.held_packets,
             held_packets_limit: manager.limits().max_held_packets as u64,
+            buffer: whole.buffer.map(|buffer| pacer::BufferStatistics {
+                size_bytes: buffer.size_bytes,
+                backlog_bytes: buffer.bytes,
+                backlog_max_bytes: buffer.bytes_max,
+            }),
             drops: drop_messages(whole.drops.counts()),
             packet_in_drops: drop_messages(losses.packet_ins),
             packet_ins: counters.packet_ins(),

@@ -294,6 +294,7 @@ async fn egress_queues_are_set_read_and_removed() {
         scheduler: "wfq:4:2:1".to_owned(),
         aqm: "codel:5ms:100ms:ecn".to_owned(),
         buffer_bytes: Some(1_000_000),
+        switch_buffer: false,
         settings: vec![pacer::EgressQueue {
             queue: 1,
             fifo_bytes: Some(65_536),
@@ -356,6 +357,13 @@ async fn egress_queues_are_set_read_and_removed() {
             "port 1: scheduler, aqm: at most 4096 characters expected",
         ),
         (
+            pacer::EgressQueues {
+                switch_buffer: true,
+                ..queues.clone()
+            },
+            "port 1: egress_queues: buffer_bytes and switch_buffer given, only one of them expected",
+        ),
+        (
             one(vec![first.clone(), first.clone()]),
             "port 1: q1: given twice",
         ),
@@ -392,6 +400,22 @@ async fn egress_queues_are_set_read_and_removed() {
         assert_eq!(refused.code(), Code::InvalidArgument);
         assert_eq!(refused.message(), expected);
     }
+    let shared = pacer::EgressQueues {
+        buffer_bytes: None,
+        switch_buffer: true,
+        ..queues.clone()
+    };
+    let changed = client
+        .set_port(set(&shared))
+        .await
+        .expect("set")
+        .into_inner();
+    assert_eq!(changed.port.expect("a port").egress_queues, Some(shared));
+    let statistics = client.get_statistics(pacer::GetStatisticsRequest::default());
+    let statistics = statistics.await.expect("read").into_inner();
+    let buffer = statistics.switch.and_then(|switch| switch.buffer);
+    assert_eq!(buffer.expect("a buffer").size_bytes, 1 << 20);
+    client.set_port(set(&queues)).await.expect("set");
     let request = pacer::SetPortRequest {
         remove_egress_queues: true,
         ..set(&queues)

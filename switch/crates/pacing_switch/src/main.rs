@@ -134,6 +134,7 @@ fn run(options: &Options, mut ignored: Vec<String>) -> anyhow::Result<()> {
         Limits {
             max_held_packets: options.max_held_packets,
             max_delay_line_packets: options.max_held_packets,
+            buffer_bytes: options.switch_buffer,
             ..Limits::default()
         },
     );

@@ -12,10 +12,11 @@ use std::str::FromStr;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, Parser};
-use port_settings::{QueueOptions, units};
+use port_settings::{QueueOptions, QueueSettings, units};
 use ports::PortDriver;
 use traffic_manager::{
-    GAP_FRAME_DEFAULT_BYTES, GAP_FRAME_MAX_BYTES, GAP_FRAME_MIN_BYTES, Gaps, PortConfig, RateCounts,
+    Buffer, GAP_FRAME_DEFAULT_BYTES, GAP_FRAME_MAX_BYTES, GAP_FRAME_MIN_BYTES, Gaps, PortConfig,
+    RateCounts,
 };
 
 use v1model::Engine;
@@ -44,7 +45,7 @@ pub struct Options {
     pub program: Option<PathBuf>,
 
     /// Port: PORT@INTERFACE[,rate=RATE][,counts=wire|layer2][,fifo=SIZE][,delay=TIME][,gaps=MODE]
-    /// [,queues=N][,scheduler=ORDER][,buffer=SIZE][,aqm=AQM][,qK.SETTING][,driver=DRIVER][,departures=BY][,ring=FRAMES]
+    /// [,queues=N][,scheduler=ORDER][,buffer=SIZE|switch][,aqm=AQM][,qK.SETTING][,driver=DRIVER][,departures=BY][,ring=FRAMES]
     /// [,offload=on|off].
     /// rate: line rate (500mbit). Default: none, frames take no time.
     /// counts: whether the rate counts the whole frame on the wire or layer-2 bytes with FCS (default
@@ -59,7 +60,7 @@ pub struct Options {
     /// wfq:4:2:1: by weight, that of queue 0 first (deficit round robin, weighted fair queueing).
     /// strict{q3+wfq{q2:4+q1+q0}:rate=40mbit}: a tree of these.
     /// buffer: a buffer that the queues have in common (1MB); a queue holds at most as much as is free
-    /// in it, or qK.share times that.
+    /// in it, or qK.share times that. switch: the buffer of --switch-buffer, together with other ports.
     /// qK.fifo, qK.packets: depth of queue K in bytes (default: as fifo) and in packets.
     /// qK.rate, qK.burst: its highest rate, and the bytes that it may make up after a wait (default
     /// 1518). qK.min: its minimum rate, which it has before the others have more than theirs.
@@ -179,6 +180,12 @@ pub struct Options {
     /// more than four times what is free (delay-line-full).
     #[arg(long, default_value_t = 1 << 18, value_name = "N")]
     pub max_held_packets: usize,
+
+    /// Buffer that the egress queues of all ports with buffer=switch share (12MB). A queue holds at most as
+    /// much as is free in it, or qK.share times that; packets beyond are dropped as switch-buffer. Default:
+    /// none.
+    #[arg(long, value_name = "SIZE", value_parser = units::bytes)]
+    pub switch_buffer: Option<u64>,
 
     /// How long before a departure the switch stops sleeping and polls the clock. Longer is more
     /// exact and takes more processor time. 0: always sleep.
@@ -665,7 +672,12 @@ impl Options {
             let line_rate_bps = option.config.line_rate_bps;
             let settings = option.queues.settings(self.priority_queues);
             settings
-                .and_then(|queues| queues.map_or(Ok(()), |queues| queues.check(line_rate_bps)))
+                .and_then(|queues| {
+                    queues.map_or(Ok(()), |queues| {
+                        self.check_buffer(&queues)?;
+                        queues.check(line_rate_bps)
+                    })
+                })
                 .map_err(|error| format!("port {}: {error}", option.port))?;
             let before = self.ports.get(..index).unwrap_or(&[]);
             if let Some(other) = before.iter().find(|other| other.port == option.port) {
@@ -705,6 +717,9 @@ impl Options {
         if self.virtual_time && self.translation.is_some() {
             return Err("--translation: there is no P4Runtime server with --virtual".to_owned());
         }
+        if self.switch_buffer == Some(0) {
+            return Err("--switch-buffer: at least 1".to_owned());
+        }
         if self.max_held_packets == 0 {
             return Err("--max-held-packets: at least 1".to_owned());
         }
@@ -718,6 +733,13 @@ impl Options {
                     port.port
                 ));
             }
+        }
+        Ok(())
+    }
+
+    fn check_buffer(&self, queues: &QueueSettings) -> Result<(), String> {
+        if queues.buffer == Some(Buffer::OfSwitch) && self.switch_buffer.is_none() {
+            return Err("buffer=switch: needs --switch-buffer".to_owned());
         }
         Ok(())
     }
@@ -853,6 +875,14 @@ mod tests {
         assert!(parse(&["-i", "1@a", "-i", "1@b"]).is_err());
         assert!(parse(&["-i", "1@a", "-i", "2@a"]).is_err());
         assert!(parse(&["-i", "9@a", "--cpu-port", "9"]).is_err());
+        let shared = ["-i", "1@a,queues=2,buffer=switch"];
+        assert_eq!(
+            parse(&shared),
+            Err("port 1: buffer=switch: needs --switch-buffer".to_owned())
+        );
+        let with = |size| [shared[0], shared[1], "--switch-buffer", size];
+        assert_eq!(parse(&with("1MB")), Ok(()));
+        assert!(parse(&with("0")).is_err());
         assert!(parse(&["--virtual", "--thrift-port", "9090"]).is_err());
         assert!(parse(&["--virtual", "--translation", "ports.json"]).is_err());
     }

@@ -23,6 +23,7 @@ pub struct Losses {
 pub fn as_json(switch: &Switch, losses: &Losses) -> Value {
     let counters = switch.totals();
     let (rx_packets, tx_packets) = packets(switch);
+    let whole = switch.traffic_manager().statistics();
     json!({
         "now_ns": switch.now_ns(),
         "rx_packets": rx_packets,
@@ -38,7 +39,11 @@ pub fn as_json(switch: &Switch, losses: &Losses) -> Value {
             .map(|refusal| (refusal.cause.to_owned(), json!(refusal.count)))
             .collect::<Map<_, _>>(),
         "packets_from_controller": counters.packets_from_controller,
-        "drops": drops(&switch.traffic_manager().statistics().drops.counts()),
+        "drops": drops(&whole.drops.counts()),
+        "buffer": whole.buffer.map(|buffer| json!({
+            "size_bytes": buffer.size_bytes,
+            "backlog_max_bytes": buffer.bytes_max,
+        })),
         "polling": polling_json(switch.polling()),
         "ports": switch
             .port_statistics()
@@ -172,7 +177,8 @@ pub fn as_text(switch: &Switch, losses: &Losses) -> String {
             lateness_text(&counted.lateness()),
         );
     }
-    count_all(&switch.traffic_manager().statistics().drops.counts());
+    let whole = switch.traffic_manager().statistics();
+    count_all(&whole.drops.counts());
     let all: Vec<DropCount> = all
         .into_iter()
         .map(|(cause, packets)| DropCount { cause, packets })
@@ -183,6 +189,13 @@ pub fn as_text(switch: &Switch, losses: &Losses) -> String {
         "  all      in {rx_packets} packets, out {tx_packets} packets{}",
         drop_text(&all)
     );
+    if let Some(buffer) = whole.buffer {
+        let _ = writeln!(
+            text,
+            "  buffer of the switch: at most {} of {} bytes",
+            buffer.bytes_max, buffer.size_bytes
+        );
+    }
     text.push_str(&polling_text(switch.polling()));
     let counters = switch.totals();
     let lost_packets = lost(&losses.controllers.packet_ins);

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use traffic_manager::{
-    AqmConfig, BUFFER_SHARE_MAX_PPM, BUFFER_SHARE_ONE_PPM, MaxRate, QUEUES_MAX, QueueConfig,
-    QueueingConfig,
+    AqmConfig, BUFFER_SHARE_MAX_PPM, BUFFER_SHARE_ONE_PPM, Buffer, MaxRate, QUEUES_MAX,
+    QueueConfig, QueueingConfig,
 };
 
 use crate::scheduler::scheduler;
@@ -12,6 +12,9 @@ use crate::{aqm, units};
 
 /// The word for no active queue management.
 const NO_AQM: &str = "none";
+
+/// The word for the buffer of the switch.
+const SWITCH_BUFFER: &str = "switch";
 
 /// The settings of a port's egress queues, in the words in which they were given.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,8 +25,8 @@ pub struct QueueSettings {
     pub scheduler: String,
     /// Active queue management of the queues that have none of their own: `aqm=`.
     pub aqm: String,
-    /// A buffer in bytes that all queues have in common: `buffer=`.
-    pub buffer_bytes: Option<u64>,
+    /// The buffer that all queues have in common: `buffer=`.
+    pub buffer: Option<Buffer>,
     /// Settings of single queues, by number.
     pub of: BTreeMap<usize, OneQueue>,
 }
@@ -56,7 +59,7 @@ impl QueueSettings {
             queues,
             scheduler: "strict".to_owned(),
             aqm: NO_AQM.to_owned(),
-            buffer_bytes: None,
+            buffer: None,
             of: BTreeMap::new(),
         }
     }
@@ -73,7 +76,7 @@ impl QueueSettings {
     /// A setting is wrong, or does not fit the others or the line; the text says which.
     pub fn config(&self, line_rate_bps: Option<u64>) -> Result<QueueingConfig, String> {
         let mut config = QueueingConfig::strict(self.queues);
-        config.buffer_bytes = self.buffer_bytes;
+        config.buffer = self.buffer;
         config.scheduler = scheduler(&self.scheduler, line_rate_bps)
             .map_err(|error| format!("scheduler: {error}"))?;
         let all = aqm_of(&self.aqm, line_rate_bps).map_err(|error| format!("aqm: {error}"))?;
@@ -161,7 +164,7 @@ pub struct QueueOptions {
     count: Option<usize>,
     scheduler: Option<String>,
     aqm: Option<String>,
-    buffer_bytes: Option<u64>,
+    buffer: Option<Buffer>,
     of: BTreeMap<usize, OneQueue>,
 }
 
@@ -178,7 +181,7 @@ impl QueueOptions {
                 self.scheduler = Some(value.to_owned());
             }
             "aqm" => self.aqm = Some(known_aqm(value)?),
-            "buffer" => self.buffer_bytes = Some(at_least_one(units::bytes(value)?)?),
+            "buffer" => self.buffer = Some(buffer(value)?),
             _ => {
                 let Some((queue, key)) = key.split_once('.') else {
                     return Ok(false);
@@ -202,7 +205,7 @@ impl QueueOptions {
             let queue = self.of.keys().next().map(|queue| format!("q{queue}"));
             let scheduler = self.scheduler.as_ref().map(|_| "scheduler".to_owned());
             let aqm = self.aqm.as_ref().map(|_| "aqm".to_owned());
-            let buffer = self.buffer_bytes.map(|_| "buffer".to_owned());
+            let buffer = self.buffer.map(|_| "buffer".to_owned());
             return match queue.or(scheduler).or(aqm).or(buffer) {
                 Some(key) => Err(format!("{key}: needs queues=N or --priority-queues")),
                 None => Ok(None),
@@ -212,7 +215,7 @@ impl QueueOptions {
         Ok(Some(QueueSettings {
             scheduler: self.scheduler.clone().unwrap_or(strict.scheduler),
             aqm: self.aqm.clone().unwrap_or(strict.aqm),
-            buffer_bytes: self.buffer_bytes,
+            buffer: self.buffer,
             of: self.of.clone(),
             ..strict
         }))
@@ -231,6 +234,14 @@ fn aqm_of(text: &str, line_rate_bps: Option<u64>) -> Result<Option<AqmConfig>, S
 fn known_aqm(value: &str) -> Result<String, String> {
     aqm_of(value, None)?;
     Ok(value.to_owned())
+}
+
+/// The size of a buffer, or `switch`.
+fn buffer(value: &str) -> Result<Buffer, String> {
+    match value {
+        SWITCH_BUFFER => Ok(Buffer::OfSwitch),
+        size => Ok(Buffer::OfPort(at_least_one(units::bytes(size)?)?)),
+    }
 }
 
 fn at_least_one(depth: u64) -> Result<u64, String> {
@@ -313,8 +324,16 @@ mod tests {
             },
         ];
         assert_eq!(config.queues, expected);
-        assert_eq!(config.buffer_bytes, Some(1 << 20));
+        assert_eq!(config.buffer, Some(Buffer::OfPort(1 << 20)));
         assert_eq!(config.scheduler, Scheduler::Strict);
+    }
+
+    #[test]
+    fn queues_have_shares_of_the_buffer_of_the_switch() {
+        let options = given(&[("queues", "2"), ("buffer", "switch"), ("q1.share", "2")]);
+        let config = config(options).expect("valid");
+        assert_eq!(config.buffer, Some(Buffer::OfSwitch));
+        assert_eq!(config.queues[1].buffer_share_ppm, Some(2_000_000));
     }
 
     #[test]
@@ -394,6 +413,7 @@ mod tests {
             ),
             (&[("q1.share", "0")], "share '0' is not a number above 0"),
             (&[("buffer", "0")], "takes no packet"),
+            (&[("buffer", "all")], "'all' is not a size"),
             (&[("buffer", "1MB")], "buffer: needs queues=N"),
             (
                 &[("queues", "2"), ("q1.share", "2")],

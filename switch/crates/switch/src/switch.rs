@@ -317,6 +317,10 @@ impl Switch {
             .map(|queues| queues.config(config.line_rate_bps))
             .transpose()
             .map_err(SettingsError::Queues)?;
+        if let Some(queueing) = &queueing {
+            let checked = self.env.manager.check_queues(queueing);
+            checked.map_err(PortError::from)?;
+        }
         self.env.manager.set_port(port, config)?;
         let set = self.env.manager.set_queues(port, queueing);
         debug_assert!(set.is_ok(), "the port exists and the settings were checked");

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use common::*;
 use port_settings::{OneQueue, QueueSettings};
 use switch::{Switch, SwitchConfig};
-use traffic_manager::{DropCause, Gaps, Limits, PortConfig, RateCounts};
+use traffic_manager::{Buffer, DropCause, Gaps, Limits, PortConfig, RateCounts};
 
 /// The port by which all packets leave.
 const OUT: u16 = 1;
@@ -236,6 +236,13 @@ fn settings_that_do_not_fit_are_named_and_change_nothing() {
         (queues(3, "wfq:1:1", "none"), "2 weights for 3 queues"),
         (queues(3, "fair", "none"), "scheduler: 'fair' is not strict"),
         (queues(3, "strict", "cake"), "aqm: 'cake' is not codel"),
+        (
+            QueueSettings {
+                buffer: Some(Buffer::OfSwitch),
+                ..before.clone()
+            },
+            "buffer: the switch has no buffer that ports share",
+        ),
         (one(3, rate(8_000)), "q3: the port has queues 0 to 2"),
         (one(1, rate(7_999)), "queue 1: rate 7999 bit/s is not"),
         (

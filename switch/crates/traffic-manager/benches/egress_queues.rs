@@ -112,7 +112,7 @@ fn bench(c: &mut Criterion) {
         Some(QueueingConfig {
             queues: vec![queue; QUEUES],
             scheduler,
-            buffer_bytes: None,
+            buffer: None,
         })
     };
     let flows = FqCodelConfig {

@@ -70,13 +70,15 @@ pub enum DropCause {
     NoSuchQueue,
     /// The packet's egress queue holds its share of the port's common buffer.
     BufferShare,
+    /// The packet's egress queue holds its share of the switch's buffer.
+    SwitchBuffer,
     /// A fault of the switch itself: a case that cannot happen did. Please report it.
     InternalError,
 }
 
 impl DropCause {
     /// Every cause, in the order of the counters.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::ParserError,
         Self::NoRoute,
         Self::ClassLimit,
@@ -103,6 +105,7 @@ impl DropCause {
         Self::Aqm,
         Self::NoSuchQueue,
         Self::BufferShare,
+        Self::SwitchBuffer,
         Self::InternalError,
     ];
 
@@ -135,6 +138,7 @@ impl DropCause {
             Self::Aqm => "aqm",
             Self::NoSuchQueue => "no-such-queue",
             Self::BufferShare => "buffer-share",
+            Self::SwitchBuffer => "switch-buffer",
             Self::InternalError => "internal-error",
         }
     }

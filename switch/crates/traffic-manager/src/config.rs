@@ -32,12 +32,15 @@ pub struct Limits {
     /// Class queues with memory (32 bytes each, in groups of 64 classes): one for each class, and
     /// one more for each further port it leaves by. Idle groups are reused when it is reached.
     pub max_queues: usize,
+    /// Bytes of a buffer that egress queues of several ports share ([`Buffer::OfSwitch`](crate::Buffer::OfSwitch)),
+    /// at least 1; `None`: none.
+    pub buffer_bytes: Option<u64>,
 }
 
 impl Default for Limits {
     /// 512 ports (v1model's 9-bit port numbers), 1,048,576 packets waiting, 4,194,304 on their
     /// way, 4,194,304 queues; 1,048,576 classes and, above them, the 65,536 flows that `pacer.p4`
-    /// tracks and gives queues of their own.
+    /// tracks and gives queues of their own; no buffer that ports share.
     fn default() -> Self {
         Self {
             max_ports: 512,
@@ -45,6 +48,7 @@ impl Default for Limits {
             max_delay_line_packets: 1 << 22,
             max_classes: (1 << 20) + (1 << 16),
             max_queues: 1 << 22,
+            buffer_bytes: None,
         }
     }
 }

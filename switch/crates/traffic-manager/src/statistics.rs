@@ -126,6 +126,34 @@ impl PortStatistics {
     }
 }
 
+/// The buffer that egress queues of several ports share. Bytes are layer 2 + FCS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BufferStatistics {
+    /// Its size ([`Limits::buffer_bytes`](crate::Limits::buffer_bytes)).
+    pub size_bytes: u64,
+    /// Bytes that wait in it now.
+    pub bytes: u64,
+    /// Most bytes that ever waited at once.
+    pub bytes_max: u64,
+}
+
+impl BufferStatistics {
+    /// An empty buffer.
+    pub(crate) fn empty(size_bytes: u64) -> Self {
+        Self {
+            size_bytes,
+            bytes: 0,
+            bytes_max: 0,
+        }
+    }
+
+    /// A port that held `before` bytes of it holds `now`.
+    pub(crate) fn change(&mut self, before: u64, now: u64) {
+        self.bytes = self.bytes + now - before;
+        self.bytes_max = self.bytes_max.max(self.bytes);
+    }
+}
+
 /// Counters of the whole traffic manager.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Statistics {
@@ -137,6 +165,8 @@ pub struct Statistics {
     pub delay_line_packets: u64,
     /// Class queues with memory of their own (idle ones included).
     pub queues: u64,
+    /// The buffer that ports share; `None`: the switch has none.
+    pub buffer: Option<BufferStatistics>,
     /// Drops that belong to no existing port (`no-such-port`, and the counts of ports that were
     /// removed).
     pub drops: DropCounters,

@@ -3,9 +3,10 @@
 
 use traffic_manager::hold::Hold;
 use traffic_manager::{
-    AqmConfig, Below, CodelConfig, Discipline, DropCause, DualPi2Config, Ecn, FqCodelConfig, Gaps,
-    HeaderFields, Limits, MaxRate, PortConfig, PortError, Queued, QueueingConfig, QueueingError,
-    RateCounts, Scheduler, SchedulerChild, SchedulerNode, TrafficManager,
+    AqmConfig, Below, Buffer, CodelConfig, Discipline, DropCause, DualPi2Config, Ecn,
+    FqCodelConfig, Gaps, HeaderFields, Limits, MaxRate, PortConfig, PortError, Queued,
+    QueueingConfig, QueueingError, RateCounts, Scheduler, SchedulerChild, SchedulerNode,
+    TrafficManager,
 };
 
 /// Time of a frame of 1514 bytes on the line.
@@ -558,7 +559,7 @@ fn minima_that_do_not_add_up_are_refused() {
 fn a_queue_holds_its_share_of_the_common_buffer() {
     let mut tm = manager(3);
     let mut config = QueueingConfig::strict(3);
-    config.buffer_bytes = Some(1_518 * 60);
+    config.buffer = Some(Buffer::OfPort(1_518 * 60));
     tm.set_queues(1, Some(config.clone())).expect("in range");
     let fill = |tm: &mut TrafficManager<u32>, queue| {
         let refused = (0..100).find_map(|payload| tm.enqueue(1, packet(payload, queue, 0)).err());
@@ -574,12 +575,99 @@ fn a_queue_holds_its_share_of_the_common_buffer() {
     for queue in tm.queue_statistics(1) {
         assert_eq!(queue.drops.get(DropCause::BufferShare), 1);
     }
-    config.buffer_bytes = None;
+    config.buffer = None;
     let refused = tm.set_queues(1, Some(config)).expect_err("no buffer");
     assert_eq!(
         refused.to_string(),
         "queue 2: share: the port has no common buffer"
     );
+}
+
+/// A switch whose ports 1 and 2 have two queues each, which share a buffer of 60 frames.
+fn shared() -> TrafficManager<u32> {
+    let mut tm = TrafficManager::new(Limits {
+        buffer_bytes: Some(1_518 * 60),
+        ..Limits::default()
+    });
+    let config = QueueingConfig {
+        buffer: Some(Buffer::OfSwitch),
+        ..QueueingConfig::strict(2)
+    };
+    for port in [1, 2] {
+        tm.add_port(port, CONFIG).expect("a new port");
+        tm.set_queues(port, Some(config.clone())).expect("queues");
+    }
+    tm
+}
+
+/// Fills a queue; returns how many packets it holds then.
+fn fill_of_switch_buffer(tm: &mut TrafficManager<u32>, port: u16, queue: u8) -> u64 {
+    let refused = (0..100).find_map(|payload| tm.enqueue(port, packet(payload, queue, 0)).err());
+    assert_eq!(refused.expect("full").cause, DropCause::SwitchBuffer);
+    let of_queue = tm.queue_statistics(port).nth(queue.into());
+    of_queue.expect("a queue").packets
+}
+
+fn buffered_frames(tm: &TrafficManager<u32>) -> (u64, u64) {
+    let buffer = tm.statistics().buffer.expect("a buffer");
+    assert_eq!(buffer.size_bytes, 1_518 * 60);
+    (buffer.bytes / 1_518, buffer.bytes_max / 1_518)
+}
+
+/// Queues of several ports have one threshold, and a packet frees its bytes when it starts.
+#[test]
+fn queues_of_all_ports_share_the_buffer_of_the_switch() {
+    let mut tm = shared();
+    assert_eq!(fill_of_switch_buffer(&mut tm, 1, 0), 30);
+    assert_eq!(fill_of_switch_buffer(&mut tm, 2, 0), 15);
+    assert_eq!(fill_of_switch_buffer(&mut tm, 2, 1), 8);
+    assert_eq!(buffered_frames(&tm), (53, 53));
+    for port in [1, 2] {
+        let drops = &tm.port_statistics(port).expect("a port").drops;
+        assert_eq!(drops.get(DropCause::SwitchBuffer), u64::from(port));
+    }
+    assert_eq!(starts(&mut tm).len(), 53);
+    assert_eq!(buffered_frames(&tm), (0, 53));
+}
+
+/// What waits counts as long as its port shares the buffer.
+#[test]
+fn the_buffer_of_the_switch_knows_who_shares_it() {
+    let mut tm = shared();
+    fill_of_switch_buffer(&mut tm, 1, 0);
+    fill_of_switch_buffer(&mut tm, 2, 0);
+    tm.set_queues(1, Some(QueueingConfig::strict(2)))
+        .expect("in range");
+    assert_eq!(buffered_frames(&tm).0, 15);
+    let other = tm.stand_in(4);
+    assert_eq!(buffered_frames(&other).0, 15);
+    tm.set_queues(2, None).expect("a FIFO");
+    assert_eq!(buffered_frames(&tm).0, 0);
+    let config = QueueingConfig {
+        buffer: Some(Buffer::OfSwitch),
+        ..QueueingConfig::strict(2)
+    };
+    tm.set_queues(1, Some(config.clone())).expect("in range");
+    tm.set_queues(2, Some(config)).expect("in range");
+    assert_eq!(buffered_frames(&tm).0, 45);
+    assert_eq!(tm.remove_port(2).expect("a port").len(), 15);
+    assert_eq!(buffered_frames(&tm).0, 30);
+    assert_eq!(tm.drain(DropCause::PipelineSwap).count(), 30);
+    assert_eq!(buffered_frames(&tm), (0, 45));
+}
+
+#[test]
+fn without_a_buffer_of_the_switch_no_port_shares_it() {
+    let mut tm = manager(2);
+    let config = QueueingConfig {
+        buffer: Some(Buffer::OfSwitch),
+        ..QueueingConfig::strict(1)
+    };
+    let refused = tm.set_queues(1, Some(config)).expect_err("no buffer");
+    let expected = "buffer: the switch has no buffer that ports share";
+    assert_eq!(refused.to_string(), expected);
+    assert_eq!(tm.queues(1), Some(&QueueingConfig::strict(2)));
+    assert_eq!(tm.statistics().buffer, None);
 }
 
 /// L4S packets go before classic ones that wait, which keep a tenth of the line.

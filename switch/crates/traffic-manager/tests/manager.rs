@@ -21,6 +21,7 @@ const SMALL: Limits = Limits {
     max_delay_line_packets: 2,
     max_classes: 1_000,
     max_queues: 128,
+    buffer_bytes: None,
 };
 
 fn manager(limits: Limits) -> TrafficManager<u32> {

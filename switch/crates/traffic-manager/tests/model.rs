@@ -15,6 +15,7 @@ const LIMITS: Limits = Limits {
     max_delay_line_packets: 25,
     max_classes: 1 << 20,
     max_queues: 1 << 20,
+    buffer_bytes: None,
 };
 
 #[derive(Clone)]

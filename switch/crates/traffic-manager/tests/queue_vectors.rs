@@ -1,5 +1,5 @@
-//! Every file in `tests/vectors/queues`, bit for bit: the order of the packets that leave, their times
-//! and queue depths, and the drops.
+//! Every file in `tests/vectors/queues` and `tests/vectors/switch-buffer`, bit for bit: the order of the packets
+//! that leave, their times and queue depths, and the drops.
 //!
 //! More files (from `make_queue_vectors.py --random`) are read from the directory that the environment
 //! variable `QUEUE_VECTORS_DIR` names.
@@ -8,10 +8,26 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use traffic_manager::{
-    AqmConfig, Below, CodelConfig, Colour, Discipline, DualPi2Config, Ecn, FqCodelConfig, Gaps,
-    HeaderFields, Limits, MaxRate, PieConfig, PortConfig, QueueConfig, Queued, QueueingConfig,
-    RateCounts, RedConfig, RedProfile, Scheduler, SchedulerChild, SchedulerNode, TrafficManager,
+    AqmConfig, Below, Buffer, CodelConfig, Colour, Discipline, DualPi2Config, Ecn, FqCodelConfig,
+    Gaps, HeaderFields, Limits, MaxRate, PieConfig, PortConfig, QueueConfig, Queued,
+    QueueingConfig, RateCounts, RedConfig, RedProfile, Scheduler, SchedulerChild, SchedulerNode,
+    TrafficManager,
 };
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum File {
+    Switch(SwitchVector),
+    Port(Box<Vector>),
+}
+
+/// Ports that share a buffer, each as in a file of its own.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SwitchVector {
+    switch_buffer_bytes: u64,
+    ports: Vec<Vector>,
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,6 +40,9 @@ struct Vector {
     /// Of the scheduler `tree`.
     tree: Option<VectorNode>,
     buffer_bytes: Option<u64>,
+    /// The queues share the buffer of the switch.
+    #[serde(default)]
+    switch_buffer: bool,
     queues: Vec<VectorQueue>,
     /// Arrival, queue, length, ECN field, colour, flow.
     packets: Vec<(u64, u8, u32, u8, usize, u32)>,
@@ -171,11 +190,12 @@ impl VectorAqm {
 /// marked.
 type Start = (u32, u64, u32, u32, bool);
 
-const PORT: u16 = 1;
+/// Of a packet: its port, and its number there.
+type Payload = (u16, u32);
 
 impl Vector {
-    fn manager(&self) -> TrafficManager<u32> {
-        let mut tm = TrafficManager::new(Limits::default());
+    /// Adds the port with its queues.
+    fn add_to(&self, tm: &mut TrafficManager<Payload>, number: u16) {
         let port = PortConfig {
             line_rate_bps: Some(self.line_rate_bps).filter(|rate| *rate > 0),
             counts: match self.counts.as_str() {
@@ -187,9 +207,10 @@ impl Vector {
             delay_ns: 0,
             gaps: Gaps::Accounted,
         };
-        tm.add_port(PORT, port).expect("a new port");
+        tm.add_port(number, port).expect("a new port");
+        let of_port = self.buffer_bytes.map(Buffer::OfPort);
         let queues = QueueingConfig {
-            buffer_bytes: self.buffer_bytes,
+            buffer: of_port.or(self.switch_buffer.then_some(Buffer::OfSwitch)),
             queues: self.queues.iter().map(VectorQueue::config).collect(),
             scheduler: match self.scheduler.as_str() {
                 "strict" => Scheduler::Strict,
@@ -199,8 +220,7 @@ impl Vector {
                 other => panic!("scheduler {other:?}"),
             },
         };
-        tm.set_queues(PORT, Some(queues)).expect("in range");
-        tm
+        tm.set_queues(number, Some(queues)).expect("in range");
     }
 }
 
@@ -221,26 +241,28 @@ impl VectorQueue {
     }
 }
 
-/// What has left the queues.
-#[derive(Default)]
+/// What has left the queues of a port.
+#[derive(Default, Clone)]
 struct Left {
     starts: Vec<Start>,
     drops: Vec<(u32, String)>,
 }
 
 /// Starts everything that is due.
-fn start_until(tm: &mut TrafficManager<u32>, now_ns: u64, left: &mut Left) {
+fn start_until(tm: &mut TrafficManager<Payload>, now_ns: u64, left: &mut [Left]) {
     loop {
         let start = tm.dequeue(now_ns, now_ns);
         while let Some(dropped) = tm.take_dropped() {
-            left.drops
-                .push((dropped.payload, dropped.cause.as_str().to_owned()));
+            let (port, number) = dropped.payload;
+            let drops = &mut left[usize::from(port)].drops;
+            drops.push((number, dropped.cause.as_str().to_owned()));
         }
         let Some(start) = start else {
             break;
         };
-        left.starts.push((
-            start.payload,
+        let (port, number) = start.payload;
+        left[usize::from(port)].starts.push((
+            number,
             start.start_ns,
             start.enqueued_behind_packets,
             start.left_behind_packets,
@@ -252,35 +274,53 @@ fn start_until(tm: &mut TrafficManager<u32>, now_ns: u64, left: &mut Left) {
     while tm.deliver(now_ns, now_ns).is_some() {}
 }
 
-fn replay(vector: &Vector) {
-    let mut tm = vector.manager();
-    let mut left = Left::default();
-    for (number, (at_ns, queue, length_bytes, ecn, colour, flow)) in (0..).zip(&vector.packets) {
+/// Replays the packets of all ports, in order of arrival.
+fn replay(ports: &[Vector], buffer_bytes: Option<u64>) {
+    let mut tm = TrafficManager::new(Limits {
+        buffer_bytes,
+        ..Limits::default()
+    });
+    let mut left = vec![Left::default(); ports.len()];
+    let mut arrivals = Vec::new();
+    for (port, vector) in (0..).zip(ports) {
+        vector.add_to(&mut tm, port);
+        let packets = (0..).zip(&vector.packets);
+        arrivals.extend(packets.map(|(number, packet)| (port, number, packet)));
+    }
+    arrivals.sort_by_key(|(port, _, packet)| (packet.0, *port));
+    for (port, number, packet) in arrivals {
+        let (at_ns, queue, length_bytes, ecn, colour, flow) = *packet;
         // Time passes from event to event, as in virtual time.
-        while let Some(next_ns) = tm.next_dequeue_ns().filter(|next_ns| next_ns <= at_ns) {
+        while let Some(next_ns) = tm.next_dequeue_ns().filter(|next_ns| *next_ns <= at_ns) {
             start_until(&mut tm, next_ns, &mut left);
         }
         let packet = Queued {
-            payload: number,
-            length_bytes: *length_bytes,
-            arrival_ns: *at_ns,
+            payload: (port, number),
+            length_bytes,
+            arrival_ns: at_ns,
             hold: None,
-            queue: *queue,
+            queue,
             header: HeaderFields {
-                ecn: Ecn::of_bits(*ecn),
-                colour: [Colour::Green, Colour::Yellow, Colour::Red][*colour],
-                flow: *flow,
+                ecn: Ecn::of_bits(ecn),
+                colour: [Colour::Green, Colour::Yellow, Colour::Red][colour],
+                flow,
             },
         };
-        if let Err(refused) = tm.enqueue(PORT, packet) {
-            left.drops
-                .push((refused.payload, refused.cause.as_str().to_owned()));
+        if let Err(refused) = tm.enqueue(port, packet) {
+            let drops = &mut left[usize::from(port)].drops;
+            drops.push((number, refused.cause.as_str().to_owned()));
         }
-        start_until(&mut tm, *at_ns, &mut left);
+        start_until(&mut tm, at_ns, &mut left);
     }
     while let Some(next_ns) = tm.next_dequeue_ns() {
         start_until(&mut tm, next_ns, &mut left);
     }
+    for (vector, left) in ports.iter().zip(&left) {
+        compare(vector, left);
+    }
+}
+
+fn compare(vector: &Vector, left: &Left) {
     let Left { starts, drops } = left;
     let differs = (starts.iter().zip(&vector.starts)).position(|(is, expected)| is != expected);
     if let Some(at) = differs {
@@ -288,13 +328,14 @@ fn replay(vector: &Vector) {
         panic!("{}: start {at}: {is:?}, expected {expected:?}", vector.name);
     }
     assert_eq!(starts.len(), vector.starts.len(), "{}", vector.name);
-    assert_eq!(drops, vector.drops, "{}", vector.name);
+    assert_eq!(drops, &vector.drops, "{}", vector.name);
 }
 
 fn folders() -> Vec<PathBuf> {
-    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/vectors/queues");
+    let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/vectors");
+    let committed = ["queues", "switch-buffer"].map(|folder| vectors.join(folder));
     let more = std::env::var_os("QUEUE_VECTORS_DIR").map(PathBuf::from);
-    std::iter::once(committed).chain(more).collect()
+    committed.into_iter().chain(more).collect()
 }
 
 #[test]
@@ -304,10 +345,13 @@ fn every_vector_is_met() {
         let entries = std::fs::read_dir(&folder).expect("the vectors are there");
         for path in entries.map(|entry| entry.expect("readable").path()) {
             let text = std::fs::read_to_string(&path).expect("readable");
-            let vector: Vector = serde_json::from_str(&text).expect("the format");
-            replay(&vector);
+            let (ports, buffer_bytes) = match serde_json::from_str(&text).expect("the format") {
+                File::Port(vector) => (vec![*vector], None),
+                File::Switch(vector) => (vector.ports, Some(vector.switch_buffer_bytes)),
+            };
+            replay(&ports, buffer_bytes);
             files += 1;
-            packets += vector.packets.len();
+            packets += ports.iter().map(|port| port.packets.len()).sum::<usize>();
         }
     }
     println!("{files} files, {packets} packets");

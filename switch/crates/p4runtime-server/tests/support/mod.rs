@@ -73,7 +73,11 @@ fn new_switch() -> Switch {
         max_packets: 1 << 10,
         ..SwitchConfig::default()
     };
-    let mut switch = Switch::new(config, Limits::default());
+    let limits = Limits {
+        buffer_bytes: Some(1 << 20),
+        ..Limits::default()
+    };
+    let mut switch = Switch::new(config, limits);
     for port in 1..=2 {
         let config = PortConfig {
             line_rate_bps: None,

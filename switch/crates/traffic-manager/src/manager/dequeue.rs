@@ -57,8 +57,9 @@ impl<P> TrafficManager<P> {
         self.dropped.pop()
     }
 
-    /// Takes the packets that the egress queues of a port have dropped; whether there are any.
-    pub(super) fn collect_dropped(&mut self, at: usize) -> bool {
+    /// After a change of what waits at a port: takes the packets that its egress queues have dropped, and counts
+    /// what they hold of the switch's buffer. Returns whether there are dropped packets.
+    pub(super) fn settle(&mut self, at: usize) -> bool {
         let Some(port) = self.ports.get_mut(at) else {
             return false;
         };
@@ -73,6 +74,7 @@ impl<P> TrafficManager<P> {
                 });
             }
         }
+        self.count_buffered(at);
         any
     }
 
@@ -143,7 +145,7 @@ impl<P> TrafficManager<P> {
             return Start::Nothing;
         };
         let chosen = port.choose(scheduled, now_ns, &mut self.queues, &self.slab);
-        let drops = self.collect_dropped(at);
+        let drops = self.settle(at);
         let Some(port) = self.ports.get_mut(at) else {
             return Start::Nothing;
         };

@@ -5,7 +5,7 @@ use crate::cause::DropCause;
 use crate::config::frame_bytes;
 use crate::packet::{Queued, Refused};
 use crate::port::Entry;
-use crate::queueing::{Admission, Room};
+use crate::queueing::{Admission, CommonBuffer, Room};
 use crate::queues::Queue;
 use crate::slab::Meta;
 use crate::time::Q24;
@@ -16,7 +16,7 @@ const SWEEP_INTERVAL_NS: u64 = 1_000_000_000;
 impl<P> TrafficManager<P> {
     /// Takes a packet for `port`. Refused: no such port, port down, no such egress queue, its queue
     /// (FIFO, egress queue or class queue of the port) holds as many packets as are free ([`Limits::max_held_packets`](crate::Limits::max_held_packets),
-    /// `hold-limit`), FIFO or egress queue full (unpaced), class number or number of queues beyond the limits
+    /// `hold-limit`), FIFO or egress queue full, or its share of a common buffer (unpaced), class number or number of queues beyond the limits
     /// (paced: `hold-limit`). The program checks class limits.
     ///
     /// A departure time before the arrival counts as the arrival.
@@ -59,6 +59,10 @@ impl<P> TrafficManager<P> {
                     free_packets: free,
                     port_depth_bytes: port.config.fifo_bytes,
                     waiting_bytes: port.statistics.fifo_bytes,
+                    switch_buffer: self.statistics.buffer.map(|buffer| CommonBuffer {
+                        size_bytes: buffer.size_bytes,
+                        waiting_bytes: buffer.bytes,
+                    }),
                 };
                 return queues.admit(packet.queue, &admission, &room);
             }
@@ -154,7 +158,7 @@ impl<P> TrafficManager<P> {
         self.next_sequence += 1;
         let held = slab.len() as u64;
         self.statistics.held_packets_max = self.statistics.held_packets_max.max(held);
-        let any_dropped = self.collect_dropped(at);
+        let any_dropped = self.settle(at);
         if became_head || any_dropped {
             self.refresh_start(at);
         }

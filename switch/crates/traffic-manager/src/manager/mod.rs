@@ -14,10 +14,10 @@ use crate::deadlines::Deadlines;
 use crate::packet::DroppedAtHead;
 use crate::port::{NEVER_NS, Port, Scheduled};
 use crate::port_error::PortError;
-use crate::queueing::{QueueStatistics, QueueingConfig, Reads};
+use crate::queueing::{Buffer, QueueStatistics, QueueingConfig, QueueingError, Reads};
 use crate::queues::ClassQueues;
 use crate::slab::Slab;
-use crate::statistics::{PortStatistics, QueueState, Statistics};
+use crate::statistics::{BufferStatistics, PortStatistics, QueueState, Statistics};
 
 /// Index of "no such port" in the table of port numbers.
 const NO_PORT: u16 = u16::MAX;
@@ -64,7 +64,10 @@ impl<P> TrafficManager<P> {
             latest_ns: 0,
             next_sweep_ns: 0,
             spaces_catch_up: false,
-            statistics: Statistics::default(),
+            statistics: Statistics {
+                buffer: limits.buffer_bytes.map(BufferStatistics::empty),
+                ..Statistics::default()
+            },
         }
     }
 
@@ -123,15 +126,26 @@ impl<P> TrafficManager<P> {
         config: Option<QueueingConfig>,
     ) -> Result<(), PortError> {
         let at = self.position(port).ok_or(PortError::NoSuchPort(port))?;
-        let slab = &mut self.slab;
+        if let Some(config) = &config {
+            self.check_queues(config)?;
+        }
+        let (slab, buffer_bytes) = (&mut self.slab, self.limits.buffer_bytes);
         self.ports
             .get_mut(at)
             .ok_or(PortError::NoSuchPort(port))?
-            .set_queues(config, slab)?;
+            .set_queues(config, buffer_bytes, slab);
         // Queues whose active queue management begins may drop what is too much for it.
-        self.collect_dropped(at);
+        self.settle(at);
         self.refresh_start(at);
         Ok(())
+    }
+
+    /// Whether settings of egress queues are in range, and the switch has the buffer that they name.
+    pub fn check_queues(&self, config: &QueueingConfig) -> Result<(), QueueingError> {
+        if config.buffer == Some(Buffer::OfSwitch) && self.limits.buffer_bytes.is_none() {
+            return Err(QueueingError::NoSwitchBuffer);
+        }
+        config.check()
     }
 
     /// The egress queues of a port; `None`: it has a FIFO.
@@ -182,6 +196,9 @@ impl<P> TrafficManager<P> {
                 .drain(..)
                 .filter_map(|sent| sent.frame.packet()),
         );
+        if let Some(buffer) = &mut self.statistics.buffer {
+            buffer.change(removed.buffered_bytes, 0);
+        }
         let drops = &mut self.statistics.drops;
         for (cause, packets) in removed.statistics.drops.iter() {
             drops.add(cause, packets);
@@ -261,8 +278,21 @@ impl<P> TrafficManager<P> {
             port.take_waiting(slab, |payload| payloads.push(payload));
         }
         queues.take(|_| true, slab, |payload| payloads.push(payload));
+        for at in 0..self.ports.len() {
+            self.count_buffered(at);
+        }
         self.reindex();
         payloads.into_iter()
+    }
+
+    /// Counts what a port's queues hold of the switch's buffer.
+    fn count_buffered(&mut self, at: usize) {
+        if let Some(buffer) = &mut self.statistics.buffer
+            && let Some(port) = self.ports.get_mut(at)
+        {
+            let now = port.holds_of_switch_buffer();
+            buffer.change(std::mem::replace(&mut port.buffered_bytes, now), now);
+        }
     }
 
     /// Takes out all waiting packets of a port that is being removed.

@@ -16,6 +16,7 @@ impl<P> TrafficManager<P> {
         });
         other.latest_ns = self.latest_ns;
         other.spaces_catch_up = self.spaces_catch_up;
+        other.statistics.buffer = self.statistics.buffer;
         other.ports = self.ports.iter().map(Port::stand_in).collect();
         other.reindex();
         other

@@ -12,7 +12,7 @@ use crate::config::{FCS_BYTES, PortConfig, RateCounts, frame_bytes};
 use crate::gaps::{self, Gaps};
 use crate::packet::{Frame, HeaderFields};
 use crate::port_error::PortError;
-use crate::queueing::{EgressQueues, Item, QueueingConfig, QueueingError};
+use crate::queueing::{Buffer, EgressQueues, Item, QueueingConfig};
 use crate::queues::ClassQueues;
 use crate::slab::{List, Meta, NONE, Slab};
 use crate::statistics::PortStatistics;
@@ -117,6 +117,8 @@ pub(crate) struct Port<P> {
     pub(crate) fifo_packets: u32,
     /// In place of the FIFO, which is then empty.
     pub(crate) egress_queues: Option<Box<EgressQueues>>,
+    /// Its part of the bytes that are counted in the switch's buffer.
+    pub(crate) buffered_bytes: u64,
     /// Heads of class queues by E: `E << 32 | class`.
     waiting: TimerWheel<u128>,
     /// Heads whose E has come. Every E in here is at most `free_at` whenever the port is free
@@ -165,6 +167,7 @@ impl<P> Port<P> {
             fifo: List::default(),
             fifo_packets: 0,
             egress_queues: None,
+            buffered_bytes: 0,
             waiting: TimerWheel::new(),
             ready: TimerWheel::new(),
             delay_line: VecDeque::new(),
@@ -195,6 +198,7 @@ impl<P> Port<P> {
                 .egress_queues
                 .as_ref()
                 .map(|queues| Box::new(queues.stand_in())),
+            buffered_bytes: self.buffered_bytes,
             statistics: PortStatistics {
                 fifo_bytes: self.statistics.fifo_bytes,
                 queued_packets: self.statistics.queued_packets,
@@ -355,19 +359,35 @@ impl<P> Port<P> {
         Some(node)
     }
 
+    /// The bytes of its queues that wait in the switch's buffer.
+    pub(crate) fn holds_of_switch_buffer(&self) -> u64 {
+        match &self.egress_queues {
+            Some(queues) if queues.config().buffer == Some(Buffer::OfSwitch) => {
+                self.statistics.fifo_bytes
+            }
+            _ => 0,
+        }
+    }
+
     /// Gives the port egress queues in place of its FIFO, or its FIFO back (`None`). No waiting packet is
-    /// dropped: those of the FIFO go to queue 0.
+    /// dropped: those of the FIFO go to queue 0. The settings are checked. `buffer_bytes`: the buffer of the switch.
     pub(crate) fn set_queues(
         &mut self,
         config: Option<QueueingConfig>,
+        buffer_bytes: Option<u64>,
         slab: &mut Slab<P>,
-    ) -> Result<(), QueueingError> {
-        let depth_bytes = self.config.fifo_bytes;
+    ) {
+        let port_bytes = self.config.fifo_bytes;
+        let common_bytes = |config: &QueueingConfig| config.common_bytes(port_bytes, buffer_bytes);
         match (config, &mut self.egress_queues) {
             (None, None) => {}
-            (Some(config), Some(queues)) => queues.configure(config, depth_bytes, slab)?,
+            (Some(config), Some(queues)) => {
+                let common_bytes = common_bytes(&config);
+                queues.configure(config, common_bytes, slab);
+            }
             (Some(config), None) => {
-                let mut queues = EgressQueues::new(config, depth_bytes)?;
+                let common_bytes = common_bytes(&config);
+                let mut queues = EgressQueues::new(config, common_bytes);
                 while let Some(node) = slab.unlink(&mut self.fifo) {
                     if let Some(meta) = slab.meta(node) {
                         queues.push(0, Item::new(node, meta, HeaderFields::default(), false));
@@ -384,7 +404,6 @@ impl<P> Port<P> {
                 self.egress_queues = None;
             }
         }
-        Ok(())
     }
 
     /// Packets that wait where an unpaced packet for `queue` would.

@@ -18,6 +18,16 @@ pub enum Reads {
     Flows,
 }
 
+/// A buffer that queues have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Buffer {
+    /// Of the queues of the port alone, in bytes, at least 1.
+    OfPort(u64),
+    /// Of the switch ([`Limits::buffer_bytes`](crate::Limits::buffer_bytes)): the queues of all ports with this
+    /// setting share it.
+    OfSwitch,
+}
+
 /// The settings of all egress queues of a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueingConfig {
@@ -25,8 +35,8 @@ pub struct QueueingConfig {
     pub queues: Vec<QueueConfig>,
     /// The order in which they send.
     pub scheduler: Scheduler,
-    /// A buffer in bytes that the queues have in common, at least 1; `None`: none.
-    pub buffer_bytes: Option<u64>,
+    /// The buffer that the queues have in common; `None`: none.
+    pub buffer: Option<Buffer>,
 }
 
 impl QueueingConfig {
@@ -35,7 +45,20 @@ impl QueueingConfig {
         Self {
             queues: vec![QueueConfig::default(); queues],
             scheduler: Scheduler::Strict,
-            buffer_bytes: None,
+            buffer: None,
+        }
+    }
+
+    /// The depth in bytes of a queue without one of its own. `switch_buffer_bytes`: the buffer of the switch.
+    pub(crate) fn common_bytes(
+        &self,
+        port_depth_bytes: u64,
+        switch_buffer_bytes: Option<u64>,
+    ) -> u64 {
+        match self.buffer {
+            None => port_depth_bytes,
+            Some(Buffer::OfPort(bytes)) => bytes,
+            Some(Buffer::OfSwitch) => switch_buffer_bytes.unwrap_or(port_depth_bytes),
         }
     }
 
@@ -56,7 +79,7 @@ impl QueueingConfig {
         if !(1..=QUEUES_MAX).contains(&self.queues.len()) {
             return Err(QueueingError::Queues(self.queues.len()));
         }
-        if self.buffer_bytes == Some(0) {
+        if self.buffer == Some(Buffer::OfPort(0)) {
             return Err(QueueingError::NoBuffer);
         }
         for (queue, config) in self.queues.iter().enumerate() {
@@ -64,7 +87,7 @@ impl QueueingConfig {
                 return Err(QueueingError::Aqm { queue });
             }
             if let Some(share_ppm) = config.buffer_share_ppm {
-                if self.buffer_bytes.is_none() {
+                if self.buffer.is_none() {
                     return Err(QueueingError::ShareOfNothing { queue });
                 }
                 if !(1..=BUFFER_SHARE_MAX_PPM).contains(&share_ppm) {

@@ -58,7 +58,7 @@ pub use aqm::{
     AQM_TIME_MAX_NS, AqmConfig, CodelConfig, DualPi2Config, FLOWS_MAX, FqCodelConfig, PieConfig,
     RedConfig, RedProfile,
 };
-pub use config::{QueueingConfig, Reads};
+pub use config::{Buffer, QueueingConfig, Reads};
 pub use limits::{
     BUFFER_SHARE_MAX_PPM, BUFFER_SHARE_ONE_PPM, CHILDREN_MAX, DEPTH_MAX, NODES_MAX, QUEUES_MAX,
     WEIGHT_MAX,
@@ -73,7 +73,7 @@ use crate::slab::Slab;
 use crate::time::Q24;
 pub(crate) use item::Item;
 use queue::EgressQueue;
-pub(crate) use queue::{Admission, Room};
+pub(crate) use queue::{Admission, CommonBuffer, Room};
 use tree::Tree;
 
 /// The packet that leaves a queue.
@@ -111,24 +111,20 @@ pub(crate) struct EgressQueues {
 }
 
 impl EgressQueues {
-    /// `port_depth_bytes`: room of a queue without a depth of its own, and without a common buffer.
-    pub(crate) fn new(
-        config: QueueingConfig,
-        port_depth_bytes: u64,
-    ) -> Result<Self, QueueingError> {
-        config.check()?;
-        let common_bytes = config.buffer_bytes.unwrap_or(port_depth_bytes);
+    /// `common_bytes`: room of a queue without a depth of its own ([`QueueingConfig::common_bytes`]).
+    /// The settings are checked.
+    pub(crate) fn new(config: QueueingConfig, common_bytes: u64) -> Self {
         let queues: Vec<_> = (1..)
             .zip(&config.queues)
             .map(|(seed, config)| EgressQueue::new(config, seed, common_bytes))
             .collect();
-        Ok(Self {
+        Self {
             tree: Tree::new(&config, &queues),
             queues,
             dropped: Vec::new(),
             reads: config.reads(),
             config,
-        })
+        }
     }
 
     pub(crate) fn config(&self) -> &QueueingConfig {
@@ -161,7 +157,7 @@ impl EgressQueues {
     ) -> Result<bool, DropCause> {
         let queue = self.queues.get_mut(usize::from(queue));
         let queue = queue.ok_or(DropCause::NoSuchQueue)?;
-        let admitted = queue.admit(packet, room, self.config.buffer_bytes);
+        let admitted = queue.admit(packet, room, self.config.buffer);
         if let Err(cause) = admitted {
             queue.statistics.drops.add(cause, 1);
         }
@@ -238,14 +234,13 @@ impl EgressQueues {
     /// Applies settings to queues that may have packets. No packet is dropped, except where FQ-CoDel begins with
     /// more than it may have; those of a queue that no longer exists go to queue 0. Where the queues and the
     /// scheduler stay, so does the scheduler's state; where a queue's active queue management stays, so does its
-    /// state.
+    /// state. `common_bytes`: as for [`Self::new`].
     pub(crate) fn configure<P>(
         &mut self,
         config: QueueingConfig,
-        port_depth_bytes: u64,
+        common_bytes: u64,
         slab: &Slab<P>,
-    ) -> Result<(), QueueingError> {
-        config.check()?;
+    ) {
         let shape =
             |config: &QueueConfig| (config.max_rate.is_some(), config.min_rate_bps, config.aqm);
         let same = config.scheduler == self.config.scheduler
@@ -256,9 +251,9 @@ impl EgressQueues {
             }
             self.reads = config.reads();
             self.config = config;
-            return Ok(());
+            return;
         }
-        let mut other = Self::new(config, port_depth_bytes)?;
+        let mut other = Self::new(config, common_bytes);
         let items = self.items_by_arrival(slab);
         let count = other.queues.len();
         let any_moves = items.iter().any(|(queue, _)| usize::from(*queue) >= count);
@@ -286,7 +281,6 @@ impl EgressQueues {
             }
         }
         *self = other;
-        Ok(())
     }
 
     /// Tells the scheduler of a packet that has stayed in its queue; `is_first`: of the queue's packets.

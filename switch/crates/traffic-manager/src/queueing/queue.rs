@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use super::aqm::{self, Aqm, AqmConfig, DualPi2, FqCodel};
+use super::config::Buffer;
 use super::depths::Depths;
 use super::item::Item;
 use super::limits::BUFFER_SHARE_ONE_PPM;
@@ -22,6 +23,25 @@ pub(crate) struct Admission {
     pub(crate) header: HeaderFields,
 }
 
+/// A buffer that queues have in common, and what they hold of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CommonBuffer {
+    pub(crate) size_bytes: u64,
+    pub(crate) waiting_bytes: u64,
+}
+
+impl CommonBuffer {
+    /// Whether a queue that holds `waiting_bytes` may hold `more_bytes` more. Choudhury and Hahne, "Dynamic
+    /// Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking, 1998.
+    fn has_room(&self, waiting_bytes: u64, more_bytes: u64, share_ppm: Option<u32>) -> bool {
+        let free_bytes = self.size_bytes.saturating_sub(self.waiting_bytes);
+        let share_ppm = u128::from(share_ppm.unwrap_or(BUFFER_SHARE_ONE_PPM));
+        let threshold = u128::from(free_bytes) * share_ppm;
+        let holds = u128::from(waiting_bytes + more_bytes);
+        more_bytes <= free_bytes && holds * u128::from(BUFFER_SHARE_ONE_PPM) <= threshold
+    }
+}
+
 /// The room that there is for the packets of a port's queues.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Room {
@@ -31,6 +51,25 @@ pub(crate) struct Room {
     pub(crate) port_depth_bytes: u64,
     /// Bytes that wait in all queues of the port.
     pub(crate) waiting_bytes: u64,
+    /// The buffer of the switch, if it has one.
+    pub(crate) switch_buffer: Option<CommonBuffer>,
+}
+
+impl Room {
+    /// A common buffer, and the cause of a drop where it has no room.
+    fn common(&self, buffer: Option<Buffer>) -> Option<(CommonBuffer, DropCause)> {
+        match buffer? {
+            Buffer::OfPort(size_bytes) => {
+                let waiting_bytes = self.waiting_bytes;
+                let buffer = CommonBuffer {
+                    size_bytes,
+                    waiting_bytes,
+                };
+                Some((buffer, DropCause::BufferShare))
+            }
+            Buffer::OfSwitch => Some((self.switch_buffer?, DropCause::SwitchBuffer)),
+        }
+    }
 }
 
 /// The packets of a queue.
@@ -175,30 +214,24 @@ impl EgressQueue {
         &mut self,
         packet: &Admission,
         room: &Room,
-        buffer_bytes: Option<u64>,
+        buffer: Option<Buffer>,
     ) -> Result<bool, DropCause> {
         let waiting = &self.statistics;
         if waiting.packets >= room.free_packets as u64 {
             return Err(DropCause::HoldLimit);
         }
-        let common_bytes = buffer_bytes.unwrap_or(room.port_depth_bytes);
+        let common = room.common(buffer);
+        let common_bytes = common.map_or(room.port_depth_bytes, |(buffer, _)| buffer.size_bytes);
         let depths = self.config.depths(common_bytes);
         let is_full =
             waiting.bytes + packet.bytes > depths.bytes || waiting.packets >= depths.packets;
         if is_full && !self.config.drops_of_longest() {
             return Err(DropCause::QueueFull);
         }
-        if let Some(buffer_bytes) = buffer_bytes {
-            // Choudhury and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches",
-            // IEEE/ACM Transactions on Networking, 1998.
-            let free_bytes = buffer_bytes.saturating_sub(room.waiting_bytes);
-            let share_ppm = self.config.buffer_share_ppm;
-            let share_ppm = u128::from(share_ppm.unwrap_or(BUFFER_SHARE_ONE_PPM));
-            let threshold = u128::from(free_bytes) * share_ppm;
-            let holds = u128::from(waiting.bytes + packet.bytes);
-            if packet.bytes > free_bytes || holds * u128::from(BUFFER_SHARE_ONE_PPM) > threshold {
-                return Err(DropCause::BufferShare);
-            }
+        if let Some((buffer, cause)) = common
+            && !buffer.has_room(waiting.bytes, packet.bytes, self.config.buffer_share_ppm)
+        {
+            return Err(cause);
         }
         let aqm = match &mut self.store {
             Store::Fifo { aqm: Some(aqm), .. } => aqm,

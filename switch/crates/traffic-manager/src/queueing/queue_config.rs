@@ -44,7 +44,7 @@ pub struct QueueConfig {
     /// Room in packets, in the same way; `None`: no limit beside bytes and the common buffer.
     pub depth_packets: Option<u64>,
     /// Alpha in millionths: the bytes that it may hold for each byte that is free in the common buffer
-    /// ([`QueueingConfig::buffer_bytes`]), 1 to [`BUFFER_SHARE_MAX_PPM`]; `None`: [`BUFFER_SHARE_ONE_PPM`].
+    /// ([`QueueingConfig::buffer`]), 1 to [`BUFFER_SHARE_MAX_PPM`]; `None`: [`BUFFER_SHARE_ONE_PPM`].
     pub buffer_share_ppm: Option<u32>,
     /// Highest rate; `None`: the line's.
     pub max_rate: Option<MaxRate>,

@@ -98,6 +98,8 @@ pub enum QueueingError {
     },
     /// A common buffer of 0 bytes.
     NoBuffer,
+    /// The queues share the buffer of the switch, and it has none.
+    NoSwitchBuffer,
     /// A queue has a share of a common buffer, and the port has none.
     ShareOfNothing {
         /// The queue.
@@ -190,6 +192,9 @@ impl fmt::Display for QueueingError {
                 "queue {queue}: minimum rate {min_bps} bit/s is above its highest of {rate_bps}"
             ),
             Self::NoBuffer => write!(f, "a common buffer of 0 bytes takes no packet"),
+            Self::NoSwitchBuffer => {
+                write!(f, "buffer: the switch has no buffer that ports share")
+            }
             Self::ShareOfNothing { queue } => {
                 write!(f, "queue {queue}: share: the port has no common buffer")
             }
