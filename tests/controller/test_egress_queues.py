@@ -202,7 +202,12 @@ def test_a_switch_has_them_and_gets_them_back(
         assert refused.status_code == 422, refused.text
         assert "weight 0 is not between 1 and 65536" in refused.text
         # The switch takes each kind of words that the controller takes.
-        for scheduler in ("drr:1:2:3", "strict{q2+wfq{q1:4+drr{q0}:2:min=1mbit}:rate=40mbit}"):
+        held = "strict{q2+wfq{paced:4+q1+q0}}"
+        for scheduler in (
+            "drr:1:2:3",
+            held,
+            "strict{q2+wfq{q1:4+drr{q0}:2:min=1mbit}:rate=40mbit}",
+        ):
             for aqm in ("fq_codel:1ms", "pie:20ms:ecn", "dualpi2", "red:30KB:90KB:0.1"):
                 body = {"egress_queues": {"queues": 3, "scheduler": scheduler, "aqm": aqm}}
                 taken = controller.put(PORT, body)

@@ -64,6 +64,8 @@ def test_other_active_queue_management_is_named(text: str, message: str) -> None
         ("wfq{q0}", 1),
         ("strict{q3+wfq{q2:4+drr{q1:2+q4}:3:min=1mbit+q0}:rate=40mbit:burst=3KB}", 5),
         ("drr{q0}:rate=100mbit:min=8kbit", 1),
+        ("strict{q1+wfq{paced:4+q0}}", 2),
+        ("drr{paced+q0:2}", 1),
     ],
 )
 def test_a_scheduler_orders_all_queues(text: str, queues: int) -> None:
@@ -86,6 +88,9 @@ def test_a_scheduler_orders_all_queues(text: str, queues: int) -> None:
         ("wfq{q0+q2}", "q2: the port has queues 0 to 1"),
         ("wfq{q0+q0}", "q0 is in the tree twice"),
         ("wfq{q0}", "q1 is not in the tree"),
+        ("wfq{paced+q0+q1+paced}", "paced is in the tree twice"),
+        ("wfq{paced:0+q0+q1}", "weight 0 is not between 1 and 65536"),
+        ("wfq{paced:rate=1mbit}", "'rate=1mbit' of paced is a setting of the classes"),
         ("wfq{q0+drr}", "drr needs children, as in drr{q1"),
         ("wfq{q0", "wfq has no '}'"),
         ("wfq{q0{q1}}", "is expected in place of '{q1}}'"),

@@ -20,10 +20,12 @@ from typing import Literal
 
 from aqm_model import CodelConfig, DualPi2Config, FqCodelConfig, PieConfig, RedConfig
 from make_vectors import VECTORS_DIR, Random
-from pacing_model import FCS_BYTES, WIRE_OVERHEAD_BYTES
+from pacing_model import FCS_BYTES, WIRE_OVERHEAD_BYTES, ceil_ns, q24, time_per_byte_q24
 from queueing_model import (
+    PACED,
     AqmConfig,
     Discipline,
+    Hold,
     NodeConfig,
     Packet,
     Port,
@@ -38,8 +40,8 @@ QUEUES_DIR = VECTORS_DIR / "queues"
 SWITCH_BUFFER_DIR = VECTORS_DIR / "switch-buffer"
 DISCIPLINES: tuple[Discipline, ...] = ("strict", "drr", "wfq")
 AQMS = ("codel", "red", "pie", "fqcodel", "dualpi2")
-KINDS = (*DISCIPLINES, "tree", *AQMS)
-"""A random case is of a scheduler, or of an algorithm of active queue management."""
+KINDS = (*DISCIPLINES, "tree", "paced", *AQMS)
+"""A random case is of a scheduler, of held packets, or of active queue management."""
 SEEDS = (
     ("codel", 7, 150),
     ("red", 37, 150),
@@ -47,8 +49,15 @@ SEEDS = (
     ("fqcodel", 689, 150),
     ("pie", 28, 350),
     ("dualpi2", 66, 250),
+    ("paced", 5, 60),
+    ("paced", 16, 60),
+    ("paced", 19, 60),
+    ("paced", 50, 60),
 )
-"""Seeds and packets of the committed cases with active queue management: they drop and mark.
+"""Seeds and packets of further committed cases.
+
+Those with active queue management drop and mark. Those with held packets have them below `wfq`,
+below `drr`, before the tree, and below `strict` within it.
 
 `make queue-model` makes more.
 """
@@ -150,6 +159,11 @@ def port_text(case: QueueCase, port: Port) -> str:
         for packet in case.packets
     )
     parts.append('"packets": ' + lines(packets))
+    holds = [
+        [packet.number, *astuple(packet.hold)] for packet in case.packets if packet.hold is not None
+    ]
+    if holds:
+        parts.append('"holds": ' + lines(holds))
     parts.append('"starts": ' + lines(astuple(start) for start in port.starts))
     parts.append('"drops": ' + lines([drop.number, drop.cause] for drop in port.drops))
     return "{\n" + ",\n".join(parts) + "\n}"
@@ -165,11 +179,14 @@ def queue_fields(queue: QueueConfig) -> dict[str, object]:
 
 
 def node_fields(node: NodeConfig) -> dict[str, object]:
-    """A node's settings; a child is its weight, and the number of a queue or a node."""
-    children = [
-        [weight, node_fields(below) if isinstance(below, NodeConfig) else below]
-        for weight, below in node.children
-    ]
+    """A node's settings; a child is its weight, and the number of a queue, "paced" or a node."""
+
+    def child_fields(below: int | NodeConfig) -> object:
+        if isinstance(below, NodeConfig):
+            return node_fields(below)
+        return "paced" if below == PACED else below
+
+    children = [[weight, child_fields(below)] for weight, below in node.children]
     return {**asdict(node), "children": children}
 
 
@@ -179,6 +196,8 @@ def random_case(name: str, kind: str, seed: int, packets: int) -> QueueCase:
         return random_aqm_case(name, kind, seed, packets)
     if kind == "tree":
         return random_tree_case(name, seed, packets)
+    if kind == "paced":
+        return random_paced_case(name, seed, packets)
     flat_kind = next(discipline for discipline in DISCIPLINES if discipline == kind)
     return random_queue_case(name, flat_kind, seed, packets)
 
@@ -223,6 +242,47 @@ def random_tree_case(name: str, seed: int, packets: int) -> QueueCase:
         packets=flows,
         buffer_bytes=buffer_bytes,
     )
+
+
+def random_paced_case(name: str, seed: int, packets: int) -> QueueCase:
+    """A tree with held packets in it, or, in a quarter of the cases, before it."""
+    random = Random(seed)
+    case = random_tree_case(name, random.below(1 << 32), packets)
+    assert case.tree is not None
+    tree = case.tree if random.below(4) == 0 else with_paced(random, case.tree)
+    rate_bps = case.line_rate_bps or GIGABIT
+    rates_bps = [max(8_000, rate_bps // random.choice([2, 3, 7, 40])) for _ in range(4)]
+    allowance_ns = random.choice([0, 24_288, 1_000_000])
+    clocks_q24 = [0 for _ in rates_bps]
+    arrivals: list[Packet] = []
+    for packet in case.packets:
+        if random.below(2) == 0:
+            arrivals.append(packet)
+            continue
+        one = random.below(len(rates_bps))
+        # Now and then a class waits, as one of a long cycle.
+        ahead_ns = random.choice([0] * 20 + [200_000])
+        start_q24 = max(q24(packet.at_ns + ahead_ns), clocks_q24[one])
+        cost_q24 = packet.frame_bytes * time_per_byte_q24(rates_bps[one])
+        clocks_q24[one] = start_q24 + cost_q24
+        hold = Hold(one, ceil_ns(start_q24), cost_q24, allowance_ns)
+        arrivals.append(replace(packet, hold=hold))
+    return replace(case, tree=tree, packets=arrivals)
+
+
+def with_paced(random: Random, tree: NodeConfig) -> NodeConfig:
+    """The tree with the held packets in one of its nodes."""
+    children = list(tree.children)
+    nodes = [at for at, (_, below) in enumerate(children) if isinstance(below, NodeConfig)]
+    if nodes and random.below(2) == 0:
+        at = random.choice(nodes)
+        weight, below = children[at]
+        assert isinstance(below, NodeConfig)
+        children[at] = (weight, with_paced(random, below))
+    else:
+        weight = random.choice([1, 2, 8])
+        children.insert(random.below(len(children) + 1), (weight, PACED))
+    return replace(tree, children=children)
 
 
 def random_node(

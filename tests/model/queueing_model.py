@@ -1,5 +1,7 @@
 """The reference model of a port with egress queues: every packet's start, or why it was dropped.
 
+Held packets of classes go before all queues, or have a place in the scheduler's tree.
+
 Written to be read and to be obviously right: exact integers, lists that are searched from end to
 end, one decision at a time. The traffic manager in Rust is compared with it and shares no code with
 it. Units and rounding are those of ``pacing_model``.
@@ -75,6 +77,17 @@ class QueueConfig:
 
 
 @dataclass(frozen=True)
+class Hold:
+    """What the program asks for a held packet: its departure, and its class's pace."""
+
+    class_id: int
+    departure_ns: int
+    cost_q24: int
+    """Time that the packet takes from its class."""
+    allowance_ns: int
+
+
+@dataclass(frozen=True)
 class Packet:
     """A packet that arrives. ``length_bytes``: layer 2 without FCS."""
 
@@ -88,6 +101,8 @@ class Packet:
     """0 green, 1 yellow, 2 red."""
     flow: int = 0
     """A hash of its flow."""
+    hold: Hold | None = None
+    """None: it goes to its egress queue."""
 
     @property
     def frame_bytes(self) -> int:
@@ -370,13 +385,17 @@ class WeightedFair:
 Discipline = Literal["strict", "drr", "wfq"]
 
 
+PACED = -1
+"""The leaf of the held packets, among the numbers of queues."""
+
+
 @dataclass(frozen=True)
 class NodeConfig:
     """A node of the scheduler: the order of its children, by weight, and its highest rate."""
 
     discipline: Discipline
     children: Sequence[tuple[int, int | NodeConfig]]
-    """Weight, and the number of a queue or a node."""
+    """Weight, and the number of a queue, `PACED`, or a node."""
     rate_bps: int | None = None
     burst_bytes: int = FRAME_BYTES
     min_rate_bps: int | None = None
@@ -407,6 +426,8 @@ CREDIT_BYTES = 65536
 
 def min_rate_bps(child: int | NodeConfig, queues: Sequence[QueueConfig]) -> int:
     """The minimum rate of a child, or 0."""
+    if child == PACED:
+        return 0
     if isinstance(child, int):
         return queues[child].min_rate_bps or 0
     of_children = sum(min_rate_bps(below, queues) for _, below in child.children)
@@ -479,6 +500,12 @@ class Port:
     enqueued_behind: dict[int, int] = field(default_factory=dict)
     clock_q24: list[int] = field(default_factory=list)
     """C of each queue."""
+    held: dict[int, list[Packet]] = field(default_factory=dict)
+    """The packets that wait, by class."""
+    release_q24: dict[int, int] = field(default_factory=dict)
+    """R, by class."""
+    noticed: set[int] = field(default_factory=set)
+    """Classes whose first packet has arrived at the leaf `PACED`."""
     offered: list[tuple[int, int, int | Node]] = field(default_factory=list)
     """E, order and child, of the children that have packets and that no scheduler knows of yet."""
     offers: int = 0
@@ -509,6 +536,8 @@ class Port:
         """E of a child that has packets."""
         if isinstance(child, Node):
             return max(child.since_q24, child.clock_q24)
+        if child == PACED:
+            return min(map(self.head_eligible_q24, self.classes()))
         return max(q24(self.waiting[child][0].at_ns), self.clock_q24[child])
 
     def offer(self, child: int | Node) -> None:
@@ -516,34 +545,84 @@ class Port:
         self.offers += 1
         self.offered.append((self.eligible_q24(child), self.offers, child))
 
+    def classes(self) -> list[int]:
+        """The classes with packets."""
+        return sorted(number for number, packets in self.held.items() if packets)
+
+    def head_eligible_q24(self, class_id: int) -> int:
+        """E of the first packet of a class."""
+        packet = self.held[class_id][0]
+        assert packet.hold is not None
+        departure_ns = max(packet.hold.departure_ns, packet.at_ns)
+        return max(q24(departure_ns), self.release_q24.get(class_id, 0))
+
     def enter_until(self, now_q24: int) -> None:
         """Tells the schedulers of the children that may start by ``now_q24``, in order of E."""
-        while due := [offer for offer in self.offered if offer[0] <= now_q24]:
-            first = min(due, key=lambda offer: offer[:2])
-            self.offered.remove(first)
-            eligible_q24, _, child = first
-            above = self.above(child)
-            assert above is not None
-            node, place = above
-            was_idle = not node.entered
-            node.since_q24 = eligible_q24 if was_idle else min(node.since_q24, eligible_q24)
-            node.entered.add(place)
-            node.scheduler.enter(place)
-            node.minimum_clock_q24[place] = max(node.minimum_clock_q24[place], eligible_q24)
-            if was_idle and node.above is not None:
-                self.offer(node)
+        while True:
+            due = [offer for offer in self.offered if offer[0] <= now_q24]
+            first = min(due, key=lambda offer: offer[:2], default=None)
+            paced = self.next_to_notice(now_q24)
+            if paced is not None and (first is None or paced[0] < first[0]):
+                self.notice(*paced)
+            elif first is not None:
+                self.offered.remove(first)
+                self.enter(first[2], first[0])
+            else:
+                return
+
+    def next_to_notice(self, now_q24: int) -> tuple[int, int] | None:
+        """E and class of the next held packet that arrives at its leaf by ``now_q24``."""
+        if PACED not in self.places:
+            return None
+        heads = [(self.head_eligible_q24(one), one) for one in self.classes()]
+        due = [head for head in heads if head[0] <= now_q24 and head[1] not in self.noticed]
+        return min(due, default=None)
+
+    def notice(self, eligible_q24: int, class_id: int) -> None:
+        """The first packet of a class arrives at the leaf."""
+        self.noticed.add(class_id)
+        for node, place in self.way_up(PACED):
+            frame_bytes = self.held[class_id][0].frame_bytes
+            node.scheduler.arrive(place, frame_bytes, eligible_q24)
+        node, place = self.places[PACED]
+        if place not in node.entered:
+            self.enter(PACED, eligible_q24)
+
+    def enter(self, child: int | Node, eligible_q24: int) -> None:
+        """Tells the scheduler above a child that it may start."""
+        above = self.above(child)
+        assert above is not None
+        node, place = above
+        was_idle = not node.entered
+        node.since_q24 = eligible_q24 if was_idle else min(node.since_q24, eligible_q24)
+        node.entered.add(place)
+        node.scheduler.enter(place)
+        node.minimum_clock_q24[place] = max(node.minimum_clock_q24[place], eligible_q24)
+        if was_idle and node.above is not None:
+            self.offer(node)
 
     def next_q24(self) -> int | None:
         """The next instant at which a packet starts, if none comes before."""
 
         def next_of(child: int | Node) -> int | None:
+            if child == PACED:
+                return self.eligible_q24(child) if self.classes() else None
             if not isinstance(child, Node):
                 return self.eligible_q24(child) if self.waiting[child] else None
             below = [at for at in map(next_of, child.children) if at is not None]
             return max(min(below), child.clock_q24) if below else None
 
         first = next_of(self.root)
+        if self.goes_first(None):
+            paced_q24 = self.eligible_q24(PACED)
+            first = paced_q24 if first is None else min(first, paced_q24)
         return None if first is None else max(first, self.free_q24)
+
+    def goes_first(self, now_q24: int | None) -> bool:
+        """Whether a held packet is before all queues at ``now_q24``, or will be (None)."""
+        if PACED in self.places or not self.classes():
+            return False
+        return now_q24 is None or self.eligible_q24(PACED) <= now_q24
 
     def front(self, node: Node, now_q24: int) -> int:
         """The queue that a node would serve."""
@@ -554,6 +633,8 @@ class Port:
 
         def head_bytes(place: int) -> int:
             queue = queue_of(place)
+            if queue == PACED:
+                return self.first_held(now_q24)[1].frame_bytes
             return self.aqms[queue].first(self.waiting[queue]).frame_bytes
 
         due = [
@@ -570,8 +651,16 @@ class Port:
 
     def start_one(self, now_q24: int) -> None:
         """A packet starts now."""
+        if self.goes_first(now_q24):
+            self.start_held(now_q24)
+            return
         self.enter_until(now_q24)
         queue = self.front(self.root, now_q24)
+        if queue == PACED:
+            frame_bytes = self.start_held(now_q24)
+            more = any(self.head_eligible_q24(one) <= now_q24 for one in self.classes())
+            self.charge(PACED, frame_bytes, now_q24, more)
+            return
 
         def drop(item: Item) -> None:
             self.drops.append(Drop(item.number, "aqm"))
@@ -588,6 +677,48 @@ class Port:
             if node.entered:
                 break
 
+    def first_held(self, now_q24: int) -> tuple[int, Packet]:
+        """The class and the held packet that go first: by departure, then by arrival."""
+        heads = [
+            (one, self.held[one][0])
+            for one in self.classes()
+            if self.head_eligible_q24(one) <= now_q24
+        ]
+
+        def order(head: tuple[int, Packet]) -> tuple[int, int]:
+            packet = head[1]
+            assert packet.hold is not None
+            return max(packet.hold.departure_ns, packet.at_ns), packet.number
+
+        return min(heads, key=order)
+
+    def start_held(self, now_q24: int) -> int:
+        """The first held packet starts; returns its bytes."""
+        class_id, packet = self.first_held(now_q24)
+        assert packet.hold is not None
+        del self.held[class_id][0]
+        self.noticed.discard(class_id)
+        release_q24 = self.release_q24.get(class_id, 0)
+        stalled_q24 = max(0, now_q24 - q24(packet.hold.allowance_ns))
+        self.release_q24[class_id] = max(release_q24, stalled_q24) + packet.hold.cost_q24
+        self.leave(packet.number, packet.frame_bytes, now_q24, self.packets(), marked=False)
+        return packet.frame_bytes
+
+    def packets(self) -> int:
+        """All that wait."""
+        return sum(map(len, self.waiting)) + sum(map(len, self.held.values()))
+
+    def leave(
+        self, number: int, frame_bytes: int, now_q24: int, left_behind: int, marked: bool
+    ) -> None:
+        """A packet takes the line."""
+        self.free_q24 = now_q24
+        if self.line_rate_bps is not None:
+            line_bytes = frame_bytes - FCS_BYTES + self.line_overhead_bytes
+            self.free_q24 += line_bytes * time_per_byte_q24(self.line_rate_bps)
+        behind = self.enqueued_behind[number]
+        self.starts.append(Start(number, ceil_ns(now_q24), behind, left_behind, marked))
+
     def start(self, queue: int, head: Item, now_q24: int) -> None:
         """A packet that has been taken out of its queue starts."""
         config = self.queues[queue]
@@ -597,30 +728,22 @@ class Port:
             since_q24 = max(since_q24, now_q24 - burst_q24)
         if config.rate_bps is not None or config.rate_pps is not None:
             self.clock_q24[queue] = since_q24 + config.cost_q24(head.frame_bytes)
-        self.free_q24 = now_q24
-        if self.line_rate_bps is not None:
-            line_bytes = head.frame_bytes - FCS_BYTES + self.line_overhead_bytes
-            self.free_q24 += line_bytes * time_per_byte_q24(self.line_rate_bps)
-        self.starts.append(
-            Start(
-                head.number,
-                ceil_ns(now_q24),
-                self.enqueued_behind[head.number],
-                len(self.waiting[queue]),
-                head.marked,
-            )
-        )
-        child: int | Node = queue
-        has_packets = bool(self.waiting[queue])
-        for node, place in self.way_up(queue):
+        left_behind = len(self.waiting[queue])
+        self.leave(head.number, head.frame_bytes, now_q24, left_behind, head.marked)
+        self.charge(queue, head.frame_bytes, now_q24, bool(left_behind))
+
+    def charge(self, leaf: int, frame_bytes: int, now_q24: int, has_packets: bool) -> None:
+        """Tells the nodes above a leaf of a packet that starts. ``has_packets``: it has more."""
+        child: int | Node = leaf
+        for node, place in self.way_up(leaf):
             if node.by_minimum:
                 byte_q24 = node.minimum_byte_q24[place]
                 assert byte_q24 is not None
                 since_q24 = max(node.minimum_clock_q24[place], now_q24 - CREDIT_BYTES * byte_q24)
-                node.minimum_clock_q24[place] = since_q24 + head.frame_bytes * byte_q24
-                node.scheduler.sent_by_minimum(place, head.frame_bytes)
+                node.minimum_clock_q24[place] = since_q24 + frame_bytes * byte_q24
+                node.scheduler.sent_by_minimum(place, frame_bytes)
             else:
-                node.scheduler.sent(place, head.frame_bytes, now_q24)
+                node.scheduler.sent(place, frame_bytes, now_q24)
                 node.scheduler.on_line(self.free_q24)
             if not has_packets or self.eligible_q24(child) > now_q24:
                 node.entered.remove(place)
@@ -632,7 +755,7 @@ class Port:
                 since_q24 = max(
                     self.eligible_q24(node), now_q24 - node.config.burst_bytes * byte_q24
                 )
-                node.clock_q24 = since_q24 + head.frame_bytes * byte_q24
+                node.clock_q24 = since_q24 + frame_bytes * byte_q24
             child, has_packets = node, bool(node.entered)
 
     def no_share(self, queue: QueueConfig, held: int, frame_bytes: int) -> DropCause | None:
@@ -659,6 +782,10 @@ class Port:
 
     def arrive(self, packet: Packet) -> None:
         """A packet comes."""
+        if packet.hold is not None:
+            self.enqueued_behind[packet.number] = self.packets()
+            self.held.setdefault(packet.hold.class_id, []).append(packet)
+            return
         if packet.queue >= len(self.queues):
             self.drops.append(Drop(packet.number, "no-such-queue"))
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Literal
 
 import pytest
 
@@ -19,9 +20,11 @@ from make_queue_vectors import (
     switch_vector_text,
 )
 from make_vectors import Random
-from pacing_model import q24, time_per_byte_q24
+from pacing_model import ceil_ns, q24, time_per_byte_q24
 from queueing_model import (
     FRAME_BYTES,
+    PACED,
+    Hold,
     NodeConfig,
     Packet,
     Port,
@@ -112,6 +115,48 @@ def test_strict_is_never_inverted() -> None:
                 other.at_ns < start.start_ns and order.get(other.number, -1) > order[packet.number]
                 for other in higher
             )
+
+
+HELD_IN_TREE = [
+    (NodeConfig("strict", [(1, 1), (1, PACED), (1, 0)]), [0, 3, 4, 2, 1]),
+    (NodeConfig("strict", [(1, 1), (1, 0)]), [0, 2, 3, 4, 1]),
+    (NodeConfig("strict", [(1, 1), (1, 0), (1, PACED)]), [0, 3, 4, 1, 2]),
+]
+
+
+@pytest.mark.parametrize(("tree", "order"), HELD_IN_TREE, ids=["between", "default", "last"])
+def test_held_packets_go_where_they_are_placed(tree: NodeConfig, order: list[int]) -> None:
+    """Packet 2 is due while packet 0 is on the line; 3 and 4 are of the higher queue."""
+    hold = Hold(class_id=0, departure_ns=100, cost_q24=0, allowance_ns=0)
+    packets = [
+        Packet(0, 0, 0, 1_514),
+        Packet(1, 0, 0, 1_514),
+        Packet(2, 0, 0, 1_514, hold=hold),
+        Packet(3, 0, 1, 1_514),
+        Packet(4, 0, 1, 1_514),
+    ]
+    port = Port([DEEP, DEEP], tree, GIGABIT)
+    port.run(packets)
+    assert [start.number for start in port.starts] == order
+    assert [start.start_ns for start in port.starts] == [place * 12_304 for place in range(5)]
+
+
+@pytest.mark.parametrize("discipline", ["drr", "wfq"])
+def test_held_packets_have_their_share(discipline: Literal["drr", "wfq"]) -> None:
+    """A class of the line's rate has the share of its place, one of a tenth of it its rate."""
+    byte_q24 = time_per_byte_q24(GIGABIT)
+    tree = NodeConfig(discipline, [(3, PACED), (1, 0)])
+    for slower, share in [(1, Fraction(3, 4)), (10, Fraction(1, 10))]:
+        cost_q24 = 1_538 * byte_q24 * slower
+        packets = [Packet(number, 0, 0, 1_514) for number in range(400)]
+        for number in range(400, 800):
+            departure_ns = ceil_ns((number - 400) * cost_q24)
+            hold = Hold(0, departure_ns, cost_q24, 1_000_000_000)
+            packets.append(Packet(number, 0, 0, 1_514, hold=hold))
+        port = Port([DEEP], tree, GIGABIT)
+        port.run(packets)
+        held = sum(start.number >= 400 for start in port.starts[:200])
+        assert abs(Fraction(held, 200) - share) <= Fraction(3, 200)
 
 
 class FluidServer:

@@ -138,7 +138,8 @@ class EgressQueuesSpec(Strict):
         default=None,
         max_length=WORDS_MAX,
         description="The order in which they send, as the switch's option `scheduler=` has it: "
-        "`strict` (default), `drr:4:2:1`, `wfq:4:2:1`.",
+        "`strict` (default), `drr:4:2:1`, `wfq:4:2:1`, or a tree, such as "
+        "`strict{q2+wfq{paced:4+q1:2+q0}}`; `paced` is the place of held packets.",
     )
     aqm: _Aqm | None = Field(
         default=None,

@@ -30,6 +30,7 @@ _THRESHOLD_MAX_BYTES = 2**32 - 1
 _PPM = 1_000_000
 
 _DISCIPLINES = ("strict", "drr", "wfq")
+_PACED = "paced"
 _WORD = re.compile(r"[^{}+:]*")
 _NUMBER = re.compile(r"\+?[0-9]{1,20}", re.ASCII)
 _SCALED = re.compile(r"([0-9]{0,20})(?:\.([0-9]{0,20}))?([a-z]*)", re.ASCII)
@@ -145,6 +146,7 @@ class _Tree:
         minima_bps: the minimum rates of single queues.
         at: the place.
         seen: the queues so far.
+        has_paced: whether held packets have a place in it so far.
         nodes: how many there are so far.
 
     """
@@ -154,6 +156,7 @@ class _Tree:
     minima_bps: Mapping[int, int]
     at: int = 0
     seen: list[int] = field(default_factory=list)
+    has_paced: bool = False
     nodes: int = 0
 
     @property
@@ -195,7 +198,7 @@ class _Tree:
     def node(self, name: str, depth: int) -> _Node:
         """Take a node whose name has been taken."""
         if name not in _DISCIPLINES:
-            raise WordsError(f"{name!r} is not strict, drr, wfq or a queue such as q0")
+            raise WordsError(f"{name!r} is not strict, drr, wfq or a queue such as q0, or {_PACED}")
         self.nodes += 1
         if depth > DEPTH_MAX:
             raise WordsError(f"more than {DEPTH_MAX} levels of nodes")
@@ -218,9 +221,13 @@ class _Tree:
         word = self.word()
         number = word.removeprefix("q")
         is_queue = word.startswith("q") and _NUMBER.fullmatch(number) is not None
+        node: _Node | None = None
         if is_queue and int(number) <= _QUEUE_MAX:
-            node = None
             self.seen.append(int(number))
+        elif word == _PACED:
+            if self.has_paced:
+                raise WordsError(f"{_PACED} is in the tree twice")
+            self.has_paced = True
         else:
             node = self.node(word, depth + 1)
         weights = 0
@@ -228,16 +235,17 @@ class _Tree:
             if node is not None and self.set_rate(node, setting):
                 continue
             if node is None and "=" in setting:
-                raise WordsError(
-                    f"{setting!r} of {word} is a setting of the queue, not of the tree"
-                )
+                of = "queue" if word != _PACED else "classes"
+                raise WordsError(f"{setting!r} of {word} is a setting of the {of}, not of the tree")
             if above == "strict":
                 raise WordsError(f"{setting!r}: a child of strict has no weight")
             _check_weight(setting)
             weights += 1
             if weights > 1:
                 raise WordsError(f"{setting!r}: {word} has two weights")
-        return self.minima_bps.get(self.seen[-1], 0) if node is None else self.close(node)
+        if node is not None:
+            return self.close(node)
+        return 0 if word == _PACED else self.minima_bps.get(self.seen[-1], 0)
 
     def set_rate(self, node: _Node, setting: str) -> bool:
         """Take a setting of a node; return False if it is a weight."""

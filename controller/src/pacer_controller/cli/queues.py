@@ -138,7 +138,8 @@ WORDS = (*(f"{key}=" for key in _OF_PORT), *(f"q0.{key}=" for key in _OF_QUEUE))
 USAGE = """\b
 Words as in the switch's option -i, with commas or spaces between them:
   queues=N          egress queues, 1 to 64; a packet's priority chooses one
-  scheduler=ORDER   strict, drr:4:2:1, wfq:4:2:1, or a tree: who sends next
+  scheduler=ORDER   strict, drr:4:2:1, wfq:4:2:1, or a tree: who sends next;
+                    paced in a tree is the place of held packets (default: before all)
   buffer=SIZE       a buffer that all queues have in common; switch: that of the switch
   aqm=AQM           of all queues: codel, fq_codel, pie, red, wred; none
   q0.fifo=SIZE      depth of queue 0 in bytes

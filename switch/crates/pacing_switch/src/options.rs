@@ -58,7 +58,8 @@ pub struct Options {
     /// queues: egress queues in place of the FIFO (1 to 64). Default: as --priority-queues.
     /// scheduler: the order in which they send. strict (default): the highest goes first. drr:4:2:1 and
     /// wfq:4:2:1: by weight, that of queue 0 first (deficit round robin, weighted fair queueing).
-    /// strict{q3+wfq{q2:4+q1+q0}:rate=40mbit}: a tree of these.
+    /// strict{q3+wfq{q2:4+q1+q0}:rate=40mbit}: a tree of these. paced in it is the place of held packets
+    /// (default: before all).
     /// buffer: a buffer that the queues have in common (1MB); a queue holds at most as much as is free
     /// in it, or qK.share times that. switch: the buffer of --switch-buffer, together with other ports.
     /// qK.fifo, qK.packets: depth of queue K in bytes (default: as fifo) and in packets.

@@ -385,6 +385,14 @@ mod tests {
                 "queue 0 is in the scheduler twice",
             ),
             (
+                &[("queues", "1"), ("scheduler", "wfq{q0+paced+paced}")],
+                "paced is in the scheduler twice",
+            ),
+            (
+                &[("queues", "1"), ("scheduler", "wfq{q0+paced:0}")],
+                "paced: weight 0 is not between 1 and 65536",
+            ),
+            (
                 &[("queues", "2"), ("scheduler", "wfq{q0+q1+q2}")],
                 "the scheduler has queue 2; the port has queues 0 to 1",
             ),

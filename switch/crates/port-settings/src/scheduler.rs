@@ -1,5 +1,5 @@
 //! The scheduler of egress queues, as `-i` gives it: `scheduler=wfq:4:2:1`, or a tree such as
-//! `scheduler=strict{q3+wfq{q2:4+q1:2+q0}:rate=40mbit}`.
+//! `scheduler=strict{q3+wfq{paced:4+q2:2+q0}:rate=40mbit}`.
 
 use traffic_manager::{
     Below, DEPTH_MAX, Discipline, MaxRate, Scheduler, SchedulerChild, SchedulerNode,
@@ -12,6 +12,9 @@ const NAMES: [(&str, Discipline); 3] = [
     ("drr", Discipline::Drr),
     ("wfq", Discipline::Wfq),
 ];
+
+/// The leaf of the held packets.
+const PACED: &str = "paced";
 
 /// A scheduler by its words, for a port of this line rate.
 ///
@@ -111,7 +114,7 @@ impl<'a> Words<'a> {
         let known = NAMES.iter().find(|(known, _)| *known == name);
         let Some((_, discipline)) = known else {
             return Err(format!(
-                "'{name}' is not strict, drr, wfq or a queue such as q0"
+                "'{name}' is not strict, drr, wfq or a queue such as q0, or {PACED}"
             ));
         };
         if depth > DEPTH_MAX {
@@ -146,6 +149,7 @@ impl<'a> Words<'a> {
         let word = self.word();
         let mut below = match word.strip_prefix('q').and_then(|n| n.parse().ok()) {
             Some(queue) => Below::Queue(queue),
+            None if word == PACED => Below::Paced,
             None => Below::Node(self.node(word, depth + 1)?),
         };
         let (mut given, line_rate_bps) = (None, self.line_rate_bps);
@@ -158,7 +162,10 @@ impl<'a> Words<'a> {
                         "'{setting}': write q{queue}.{setting} as an option of the port"
                     ));
                 }
-                Below::Queue(_) => false,
+                Below::Paced if setting.contains('=') => {
+                    return Err(format!("'{setting}': {PACED} has the rates of its classes"));
+                }
+                Below::Queue(_) | Below::Paced => false,
             };
             if is_rate {
                 continue;
@@ -255,6 +262,22 @@ mod tests {
     }
 
     #[test]
+    fn held_packets_are_a_leaf() {
+        let given = scheduler("drr{paced:4+q0}", None);
+        let paced = SchedulerChild {
+            weight: 4,
+            below: Below::Paced,
+        };
+        let drr = SchedulerNode {
+            discipline: Discipline::Drr,
+            children: vec![paced, leaf(0, 1)],
+            max_rate: None,
+            min_rate_bps: None,
+        };
+        assert_eq!(given, Ok(Scheduler::Tree(drr)));
+    }
+
+    #[test]
     fn errors_name_what_is_wrong() {
         let deep = "drr{".repeat(9) + "q0" + &"}".repeat(9);
         for (words, expected) in [
@@ -275,6 +298,11 @@ mod tests {
             ("wfq{q0:many}", "weight 'many' is no number"),
             ("wfq{q0:1:2}", "q0 has two weights"),
             ("wfq{q0:rate=1mbit}", "write q0.rate=1mbit as an option"),
+            (
+                "wfq{paced:rate=1mbit}",
+                "paced has the rates of its classes",
+            ),
+            ("wfq{paced:1:2}", "paced has two weights"),
             ("strict{q0:4}", "a child of strict has no weight"),
             ("wfq{drr{q0}:burst=1KB}", "'burst=1KB' needs a rate"),
             ("wfq{drr{q0}:rate=fast}", "'fast' is not a rate"),

@@ -41,6 +41,11 @@
 //! * **Egress queues** take the FIFO's place on a port that has them
 //!   ([`TrafficManager::set_queues`]): `u = max(smallest E of all queues, port_free)`, and of the queues
 //!   with `E <= u` the port's scheduler chooses one. So paced packets go before all queues.
+//! * **A place for paced packets** in the scheduler's tree ([`Below::Paced`]) replaces that priority. The next
+//!   transmission is at `x = max(smallest E of all heads and queues, port_free)`. At `x` the tree chooses among
+//!   the queues and the leaf of the paced packets, which may send if a head has `E <= x`. A queue's packet starts
+//!   at `x`, a paced one at `x` or, if the poll is late, at `now`, as above. A head arrives at the leaf, for
+//!   weighted fair queueing, at its E.
 //! * **Start, unpaced.** At `u`, even if the poll comes later: a link emulator must not add its
 //!   own lateness. But an unpaced packet does not overtake a paced one because of a late poll:
 //!   if a paced head was eligible at `u`, it goes first, at `now`, and the FIFO after it.

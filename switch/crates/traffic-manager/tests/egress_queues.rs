@@ -122,6 +122,139 @@ fn paced_packets_go_before_all_queues() {
     assert_eq!(order, [0, 1, 10, 2]);
 }
 
+fn leaves(discipline: Discipline, children: Vec<(u32, Below)>) -> Option<QueueingConfig> {
+    let queue = |(_, below): &&(u32, Below)| matches!(below, Below::Queue(_));
+    let queues = children.iter().filter(queue).count();
+    Some(QueueingConfig {
+        scheduler: Scheduler::Tree(node(discipline, children)),
+        ..QueueingConfig::strict(queues)
+    })
+}
+
+/// Two queues in strict order, with the held packets between them.
+fn paced_between() -> Option<QueueingConfig> {
+    let children = [Below::Queue(1), Below::Paced, Below::Queue(0)];
+    leaves(Discipline::Strict, children.map(|below| (1, below)).into())
+}
+
+#[test]
+fn paced_packets_go_where_the_scheduler_has_them() {
+    let mut tm = manager(2);
+    tm.set_queues(1, paced_between()).expect("in range");
+    for (payload, queue) in [(0, 0), (1, 0), (3, 1), (4, 1)] {
+        take(&mut tm, packet(payload, queue, 0));
+    }
+    take(&mut tm, paced(2, FRAME_NS + 1));
+    let order: Vec<_> = starts(&mut tm).into_iter().map(|start| start.0).collect();
+    // Its time comes while the second packet is on the line.
+    assert_eq!(order, [3, 4, 2, 0, 1]);
+}
+
+/// A class at the line's rate has the share of its place, and what it leaves is the others'.
+#[test]
+fn paced_packets_share_by_weight() {
+    for discipline in [Discipline::Drr, Discipline::Wfq] {
+        let mut tm = manager(1);
+        let shares = vec![(1, Below::Paced), (3, Below::Queue(0))];
+        tm.set_queues(1, leaves(discipline, shares))
+            .expect("in range");
+        for payload in 0..40 {
+            take(&mut tm, packet(payload, 0, 0));
+            take(&mut tm, paced(100 + payload, 0));
+        }
+        let order: Vec<_> = starts(&mut tm).into_iter().map(|start| start.0).collect();
+        let held = order.iter().take(20).filter(|packet| **packet >= 100);
+        assert_eq!(held.count(), 5, "{discipline:?}");
+        assert_eq!(order.len(), 80);
+    }
+}
+
+/// In real time, a queue that goes before held packets has started its packets in their time, and one
+/// that goes after them has not.
+#[test]
+fn a_late_poll_keeps_the_order_of_the_tree() {
+    let start_until = |tm: &mut TrafficManager<u32>, until_ns| {
+        let start = tm.dequeue_unpaced(until_ns, 30_000)?;
+        tm.transmit(start.token, start.length_bytes, start.payload)
+            .expect("there is room");
+        Some((start.payload, start.start_ns))
+    };
+    for (queue, early) in [(1, Some((8, FRAME_NS))), (0, None)] {
+        let mut tm = manager(2);
+        tm.set_queues(1, paced_between()).expect("in range");
+        take(&mut tm, packet(7, 1, 0));
+        assert_eq!(start_until(&mut tm, 0), Some((7, 0)));
+        take(&mut tm, paced(9, 100));
+        take(&mut tm, packet(8, queue, 200));
+        assert_eq!(start_until(&mut tm, 20_000), early, "queue {queue}");
+        assert_eq!(start_until(&mut tm, 25_000), None);
+        let start = tm.dequeue(30_000, 30_000).expect("it is due");
+        let frames_before = if early.is_some() { 2 } else { 1 };
+        assert_eq!((start.payload, start.start_ns), (9, 30_000));
+        assert_eq!(start.scheduled_ns, frames_before * FRAME_NS);
+    }
+}
+
+/// Those that have become eligible before the change, too.
+#[test]
+fn the_place_of_paced_packets_changes_while_they_wait() {
+    let mut tm = manager(2);
+    let of_class = |class, payload| {
+        let mut packet = paced(payload, 0);
+        packet.hold = packet.hold.map(|hold| Hold { class, ..hold });
+        packet
+    };
+    for payload in 0..3 {
+        take(&mut tm, of_class(payload, payload));
+    }
+    for (payload, queue) in [(10, 0), (11, 1), (12, 1)] {
+        take(&mut tm, packet(payload, queue, 0));
+    }
+    let mut next = |change: Option<Option<QueueingConfig>>| {
+        if let Some(config) = change {
+            tm.set_queues(1, config).expect("in range");
+        }
+        let now_ns = tm.next_dequeue_ns().expect("packets wait");
+        let start = tm.dequeue(now_ns, now_ns).expect("it is due");
+        tm.transmit(start.token, start.length_bytes, start.payload)
+            .expect("there is room");
+        start.payload
+    };
+    assert_eq!(next(None), 0);
+    assert_eq!(next(Some(paced_between())), 11);
+    assert_eq!(next(Some(Some(QueueingConfig::strict(2)))), 1);
+    assert_eq!(next(Some(paced_between())), 12);
+    assert_eq!(next(None), 2);
+    assert_eq!(next(None), 10);
+}
+
+/// PAUSE frames fill the time until a held packet's departure, wherever its place is.
+#[test]
+fn gaps_of_paced_packets_in_the_tree_are_filled() {
+    let mut tm = manager(2);
+    let config = PortConfig {
+        gaps: Gaps::PauseFrames {
+            longest_bytes: 1_514,
+        },
+        ..CONFIG
+    };
+    tm.set_port(1, config).expect("in range");
+    tm.set_queues(1, paced_between()).expect("in range");
+    take(&mut tm, paced(1, 50_000));
+    let mut started = Vec::new();
+    while let Some(now_ns) = tm.next_dequeue_ns() {
+        if let Some(start) = tm.dequeue(now_ns, now_ns) {
+            started.push((start.payload, start.start_ns));
+            tm.transmit(start.token, start.length_bytes, start.payload)
+                .expect("there is room");
+        }
+        while tm.deliver(now_ns, now_ns).is_some() {}
+    }
+    assert_eq!(started, [(1, 50_000)]);
+    let statistics = tm.port_statistics(1).expect("a port");
+    assert_eq!(statistics.gap_frames, 5);
+}
+
 #[test]
 fn a_rate_in_packets_is_the_schedule_of_simple_switch() {
     let mut tm = manager(2);

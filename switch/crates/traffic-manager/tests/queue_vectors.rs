@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use traffic_manager::hold::Hold;
 use traffic_manager::{
     AqmConfig, Below, Buffer, CodelConfig, Colour, Discipline, DualPi2Config, Ecn, FqCodelConfig,
     Gaps, HeaderFields, Limits, MaxRate, PieConfig, PortConfig, QueueConfig, Queued,
@@ -46,6 +47,9 @@ struct Vector {
     queues: Vec<VectorQueue>,
     /// Arrival, queue, length, ECN field, colour, flow.
     packets: Vec<(u64, u8, u32, u8, usize, u32)>,
+    /// Held packets: number, class, departure, cost, allowance.
+    #[serde(default)]
+    holds: Vec<(u32, u32, u64, u64, u64)>,
     starts: Vec<Start>,
     drops: Vec<(u32, String)>,
 }
@@ -65,7 +69,14 @@ struct VectorNode {
 #[serde(untagged)]
 enum VectorBelow {
     Queue(u8),
+    Paced(Paced),
     Node(VectorNode),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Paced {
+    Paced,
 }
 
 impl VectorNode {
@@ -74,6 +85,7 @@ impl VectorNode {
             weight: *weight,
             below: match below {
                 VectorBelow::Queue(queue) => Below::Queue(*queue),
+                VectorBelow::Paced(Paced::Paced) => Below::Paced,
                 VectorBelow::Node(node) => Below::Node(node.config()),
             },
         };
@@ -194,6 +206,18 @@ type Start = (u32, u64, u32, u32, bool);
 type Payload = (u16, u32);
 
 impl Vector {
+    fn hold(&self, number: u32) -> Option<Hold> {
+        let hold = self.holds.iter().find(|hold| hold.0 == number)?;
+        let (_, class, departure_ns, cost_q24, allowance_ns) = *hold;
+        Some(Hold {
+            class,
+            counts_to: None,
+            departure_ns,
+            cost_q24,
+            allowance_ns,
+        })
+    }
+
     /// Adds the port with its queues.
     fn add_to(&self, tm: &mut TrafficManager<Payload>, number: u16) {
         let port = PortConfig {
@@ -298,7 +322,7 @@ fn replay(ports: &[Vector], buffer_bytes: Option<u64>) {
             payload: (port, number),
             length_bytes,
             arrival_ns: at_ns,
-            hold: None,
+            hold: ports[usize::from(port)].hold(number),
             queue,
             header: HeaderFields {
                 ecn: Ecn::of_bits(ecn),

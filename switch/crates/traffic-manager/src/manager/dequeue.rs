@@ -28,8 +28,8 @@ impl<P> TrafficManager<P> {
         while self.next_dequeue_ns()? <= until_ns {
             let at = self.starts.earliest();
             let port = self.ports.get(at);
-            let Some(mut scheduled) = port.and_then(|port| port.next_transmission(&self.slab))
-            else {
+            let next = port.and_then(|port| Some((port, port.next_transmission(&self.slab)?)));
+            let Some((port, mut scheduled)) = next else {
                 self.internal_error(at);
                 continue;
             };
@@ -40,7 +40,7 @@ impl<P> TrafficManager<P> {
                     continue;
                 }
                 // So late that the gap is over.
-                scheduled = Scheduled::new(until, Kind::Paced);
+                scheduled = port.after_gap(until);
             }
             match self.start(at, scheduled, now_ns) {
                 Start::Nothing => self.internal_error(at),
@@ -118,15 +118,12 @@ impl<P> TrafficManager<P> {
             return None;
         }
         loop {
-            let slab = &self.slab;
+            let (slab, queues) = (&self.slab, &self.queues);
             let (at, scheduled) = self
                 .ports
-                .iter()
+                .iter_mut()
                 .enumerate()
-                .filter_map(|(at, port)| Some((at, port.next_transmission(slab)?)))
-                .filter(|(_, scheduled)| {
-                    scheduled.kind == Kind::Unpaced && scheduled.at.ceil_ns() <= until_ns
-                })
+                .filter_map(|(at, port)| Some((at, port.next_unpaced(until_ns, queues, slab)?)))
                 .min_by_key(|(_, scheduled)| scheduled.at.ceil_ns())?;
             match self.start(at, scheduled, now_ns) {
                 Start::Nothing => {

@@ -141,7 +141,7 @@ impl<P> TrafficManager<P> {
                     header,
                     marked,
                 };
-                port.push_unpaced(entry, payload, meta, slab)?
+                port.push_unpaced(entry, payload, meta, queues, slab)?
             }
             Some(hold) => {
                 meta.before_packets =

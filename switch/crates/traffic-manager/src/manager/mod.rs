@@ -133,7 +133,7 @@ impl<P> TrafficManager<P> {
         self.ports
             .get_mut(at)
             .ok_or(PortError::NoSuchPort(port))?
-            .set_queues(config, buffer_bytes, slab);
+            .set_queues(config, buffer_bytes, &self.queues, slab);
         // Queues whose active queue management begins may drop what is too much for it.
         self.settle(at);
         self.refresh_start(at);

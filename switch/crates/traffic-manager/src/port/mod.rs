@@ -28,8 +28,10 @@ pub(crate) const NEVER_NS: u64 = u64::MAX;
 pub(crate) enum Kind {
     /// A packet of a class queue.
     Paced,
-    /// The FIFO's head.
+    /// The FIFO's head, or that of an egress queue.
     Unpaced,
+    /// A packet that the scheduler's tree chooses, in which held packets have a place.
+    OfTree,
     /// A PAUSE frame; a paced packet waits until the instant.
     Gap { until: Q24 },
 }
@@ -117,6 +119,8 @@ pub(crate) struct Port<P> {
     pub(crate) fifo_packets: u32,
     /// In place of the FIFO, which is then empty.
     pub(crate) egress_queues: Option<Box<EgressQueues>>,
+    /// Held packets have a place in the scheduler's tree.
+    paced_in_tree: bool,
     /// Its part of the bytes that are counted in the switch's buffer.
     pub(crate) buffered_bytes: u64,
     /// Heads of class queues by E: `E << 32 | class`.
@@ -167,6 +171,7 @@ impl<P> Port<P> {
             fifo: List::default(),
             fifo_packets: 0,
             egress_queues: None,
+            paced_in_tree: false,
             buffered_bytes: 0,
             waiting: TimerWheel::new(),
             ready: TimerWheel::new(),
@@ -198,6 +203,7 @@ impl<P> Port<P> {
                 .egress_queues
                 .as_ref()
                 .map(|queues| Box::new(queues.stand_in())),
+            paced_in_tree: self.paced_in_tree,
             buffered_bytes: self.buffered_bytes,
             statistics: PortStatistics {
                 fifo_bytes: self.statistics.fifo_bytes,
@@ -218,10 +224,14 @@ impl<P> Port<P> {
     /// The next action of the port, if nothing else arrives before.
     ///
     /// Once a transmission was chosen at `t`, `free_at >= t` (see [`Self::choose`]), so the heads in
-    /// `ready` were eligible by `free_at` and the earliest of them can start then.
+    /// `ready` were eligible by `free_at` and the earliest of them can start then. Where the scheduler's tree
+    /// chooses, it knows of them.
     pub(crate) fn next_transmission(&self, slab: &Slab<P>) -> Option<Scheduled> {
         if self.pending.is_some() {
             return None;
+        }
+        if self.paced_in_tree {
+            return self.next_of_tree();
         }
         let paced = if self.ready.peek().is_none() {
             self.waiting
@@ -234,7 +244,7 @@ impl<P> Port<P> {
             None => slab
                 .meta(self.fifo.head)
                 .map(|meta| Q24::from_ns(meta.arrival_ns)),
-            Some(queues) => queues.next_at(),
+            Some(queues) => queues.next_at(None),
         };
         let unpaced = unpaced.map(|at| at.max(self.free_at));
         match (paced, unpaced) {
@@ -253,6 +263,50 @@ impl<P> Port<P> {
             (_, Some(at)) => Some(Scheduled::new(at, Kind::Unpaced)),
             (None, None) => None,
         }
+    }
+
+    /// The next action of a port whose scheduler's tree has a place for held packets.
+    fn next_of_tree(&self) -> Option<Scheduled> {
+        let paced = self.waiting.peek().map(paced::eligible_at);
+        let at = self
+            .egress_queues
+            .as_ref()?
+            .next_at(paced)?
+            .max(self.free_at);
+        let in_gap = self.free_at < at && self.statistics.fifo_bytes == 0;
+        if in_gap && self.config.gaps != Gaps::Accounted && at.ceil_ns() < NEVER_NS {
+            return Some(Scheduled::new(self.free_at, Kind::Gap { until: at }));
+        }
+        Some(Scheduled::new(at, Kind::OfTree))
+    }
+
+    /// The action at the end of a gap.
+    pub(crate) fn after_gap(&self, until: Q24) -> Scheduled {
+        let kind = if self.paced_in_tree {
+            Kind::OfTree
+        } else {
+            Kind::Paced
+        };
+        Scheduled::new(until, kind)
+    }
+
+    /// The next action of the port by `until_ns`, if that is the start of an unpaced packet.
+    pub(crate) fn next_unpaced(
+        &mut self,
+        until_ns: u64,
+        queues: &ClassQueues,
+        slab: &Slab<P>,
+    ) -> Option<Scheduled> {
+        let next = self.next_transmission(slab)?;
+        if next.at.ceil_ns() > until_ns {
+            return None;
+        }
+        let is_unpaced = match next.kind {
+            Kind::Unpaced => true,
+            Kind::OfTree => !self.tree_chooses_paced(next.at, queues, slab),
+            Kind::Paced | Kind::Gap { .. } => false,
+        };
+        is_unpaced.then_some(next)
     }
 
     /// Puts the next PAUSE frame of the gap until `until` on the line at `start`. It fills the gap,
@@ -300,7 +354,12 @@ impl<P> Port<P> {
         slab: &Slab<P>,
     ) -> Option<Chosen> {
         self.statistics.queued_packets -= 1;
-        let chosen = if scheduled.kind == Kind::Paced {
+        let is_paced = match scheduled.kind {
+            Kind::Paced => true,
+            Kind::OfTree => self.tree_chooses_paced(scheduled.at, queues, slab),
+            Kind::Unpaced | Kind::Gap { .. } => false,
+        };
+        let chosen = if is_paced {
             let poll_lateness = self.poll_lateness(scheduled, now_ns);
             self.choose_paced(scheduled.start(now_ns), poll_lateness, queues, slab)
         } else {
@@ -310,6 +369,9 @@ impl<P> Port<P> {
             self.statistics.queued_packets += 1;
             return None;
         };
+        if is_paced && self.paced_in_tree {
+            self.tell_paced_sent(&chosen, slab);
+        }
         // Transmissions of a port never go back in time, not even when egress drops the packet.
         self.free_at = self.free_at.max(chosen.start);
         Some(chosen)
@@ -375,15 +437,16 @@ impl<P> Port<P> {
         &mut self,
         config: Option<QueueingConfig>,
         buffer_bytes: Option<u64>,
+        class_queues: &ClassQueues,
         slab: &mut Slab<P>,
     ) {
         let port_bytes = self.config.fifo_bytes;
         let common_bytes = |config: &QueueingConfig| config.common_bytes(port_bytes, buffer_bytes);
-        match (config, &mut self.egress_queues) {
-            (None, None) => {}
+        let begins_anew = match (config, &mut self.egress_queues) {
+            (None, None) => false,
             (Some(config), Some(queues)) => {
                 let common_bytes = common_bytes(&config);
-                queues.configure(config, common_bytes, slab);
+                queues.configure(config, common_bytes, slab)
             }
             (Some(config), None) => {
                 let common_bytes = common_bytes(&config);
@@ -395,6 +458,7 @@ impl<P> Port<P> {
                 }
                 self.fifo_packets = 0;
                 self.egress_queues = Some(Box::new(queues));
+                true
             }
             (None, Some(queues)) => {
                 for (_, item) in queues.items_by_arrival(slab) {
@@ -402,7 +466,13 @@ impl<P> Port<P> {
                     self.fifo_packets += 1;
                 }
                 self.egress_queues = None;
+                true
             }
+        };
+        if begins_anew {
+            let queues = self.egress_queues.as_ref();
+            self.paced_in_tree = queues.is_some_and(|queues| queues.places_paced());
+            self.forget_ready(class_queues);
         }
     }
 
@@ -415,14 +485,17 @@ impl<P> Port<P> {
     }
 
     /// Queues an unpaced packet; the caller has checked the room of the FIFO or of the egress queue.
-    /// Returns whether it became a head.
+    /// Returns whether the next action may have changed.
     pub(crate) fn push_unpaced(
         &mut self,
         to: Entry,
         payload: P,
         meta: Meta,
+        class_queues: &ClassQueues,
         slab: &mut Slab<P>,
     ) -> Result<bool, P> {
+        // The tree learns of packets in the order of time.
+        self.enter_paced(Q24::from_ns(meta.arrival_ns), class_queues, slab);
         let became_head = match &mut self.egress_queues {
             None => {
                 let was_empty = self.fifo.head == NONE;
@@ -440,7 +513,7 @@ impl<P> Port<P> {
         statistics.fifo_bytes += frame_bytes(meta.length_bytes);
         statistics.fifo_bytes_max = statistics.fifo_bytes_max.max(statistics.fifo_bytes);
         self.count_queued();
-        Ok(became_head)
+        Ok(became_head || self.paced_in_tree)
     }
 
     fn count_queued(&mut self) {

@@ -62,9 +62,7 @@ impl<P> Port<P> {
         queues: &mut ClassQueues,
         slab: &Slab<P>,
     ) -> Option<Chosen> {
-        // Keys up to this one have E <= start, for any class.
-        let last = start.raw() << CLASS_BITS | u128::from(u32::MAX);
-        let head = self.eligible(last, queues, slab)?;
+        let head = self.eligible(last_key(start), queues, slab)?;
         let (class, number, spaces_catch_up) = (head.class, self.number, self.spaces_catch_up);
         let mut departure_ns = 0;
         // Stall rule: R' = max(R, t - allowance) + cost, t without the time of a gap frame.
@@ -139,14 +137,28 @@ impl<P> Port<P> {
     }
 
     /// The head with the smallest (departure, sequence) of those with keys up to `last`.
-    ///
-    /// The common case is one eligible head: it need not go through `ready`.
     fn eligible(&mut self, last: u128, queues: &ClassQueues, slab: &Slab<P>) -> Option<Head> {
+        self.make_ready(last, queues, slab).or_else(|| {
+            self.ready.pop().map(|ready| Head {
+                class: ready.class,
+                in_waiting: false,
+                spaced: ready.spaced,
+            })
+        })
+    }
+
+    /// Puts the heads with keys up to `last` into `ready`.
+    ///
+    /// The common case is one such head: it need not go there, and is returned. Where held packets have a place
+    /// in the scheduler's tree, all heads go there, and the tree learns of each.
+    fn make_ready(&mut self, last: u128, queues: &ClassQueues, slab: &Slab<P>) -> Option<Head> {
         while let Some(key) = self.waiting.peek()
             && key <= last
         {
             let class = class_of(key);
-            let alone = self.ready.peek().is_none() && !self.waiting.second_may_be_up_to(last);
+            let alone = !self.paced_in_tree
+                && self.ready.peek().is_none()
+                && !self.waiting.second_may_be_up_to(last);
             if alone && !self.spaces_catch_up {
                 return Some(Head {
                     class,
@@ -178,13 +190,60 @@ impl<P> Port<P> {
                     class,
                     spaced,
                 });
+                if self.paced_in_tree
+                    && let Some(tree) = &mut self.egress_queues
+                {
+                    tree.paced_eligible(frame_bytes(meta.length_bytes), eligible_at(key));
+                }
             }
         }
-        self.ready.pop().map(|ready| Head {
-            class: ready.class,
-            in_waiting: false,
-            spaced: ready.spaced,
-        })
+        None
+    }
+
+    /// Tells the scheduler's tree of the held packets that may start by `now`, if they have a place there.
+    pub(super) fn enter_paced(&mut self, now: Q24, queues: &ClassQueues, slab: &Slab<P>) {
+        if self.paced_in_tree {
+            self.make_ready(last_key(now), queues, slab);
+        }
+    }
+
+    /// Takes the heads out of `ready`, as for a tree that does not know of them.
+    pub(super) fn forget_ready(&mut self, queues: &ClassQueues) {
+        while let Some(ready) = self.ready.pop() {
+            if let Some(queue) = queues.get(self.number, ready.class) {
+                let earliest = queue.release().max(ready.spaced.unwrap_or_default());
+                self.waiting
+                    .push(waiting_key(ready.departure_ns, earliest, ready.class));
+            }
+        }
+    }
+
+    /// Whether the tree, of which held packets are a leaf, chooses one of them at `at`.
+    pub(super) fn tree_chooses_paced(
+        &mut self,
+        at: Q24,
+        queues: &ClassQueues,
+        slab: &Slab<P>,
+    ) -> bool {
+        self.enter_paced(at, queues, slab);
+        let head = self.ready.peek();
+        let head = head.and_then(|ready| queues.get(self.number, ready.class));
+        let head = head.and_then(|queue| slab.meta(queue.head()));
+        let bytes = head.map_or(0, |meta| frame_bytes(meta.length_bytes));
+        let tree = self.egress_queues.as_mut();
+        tree.is_some_and(|tree| tree.chooses_paced(bytes, at))
+    }
+
+    /// Tells the tree of a held packet that it has chosen and that starts.
+    pub(super) fn tell_paced_sent(&mut self, chosen: &Chosen, slab: &Slab<P>) {
+        let bytes = slab
+            .meta(chosen.node)
+            .map(|meta| frame_bytes(meta.length_bytes));
+        let next = self.waiting.peek().map(eligible_at);
+        let more = self.ready.peek().is_some() || next.is_some_and(|next| next <= chosen.start);
+        if let (Some(tree), Some(bytes)) = (&mut self.egress_queues, bytes) {
+            tree.paced_sent(bytes, chosen.start, more);
+        }
     }
 
     /// Queues a paced packet; the queue of `class` exists and the slab has room.
@@ -219,6 +278,11 @@ impl<P> Port<P> {
 fn waiting_key(departure_ns: u64, earliest: Q24, class: u32) -> u128 {
     let eligible = Q24::from_ns(departure_ns).max(earliest);
     eligible.raw() << CLASS_BITS | u128::from(class)
+}
+
+/// Keys of `waiting` up to this one have E <= `now`, for any class.
+fn last_key(now: Q24) -> u128 {
+    now.raw() << CLASS_BITS | u128::from(u32::MAX)
 }
 
 /// The class in a key of `waiting`.

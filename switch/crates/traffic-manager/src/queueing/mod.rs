@@ -32,7 +32,8 @@
 //! * A child with a minimum rate has a clock G ([`minima`]), at first 0, and `G' = max(G, E)` when it begins to
 //!   be able to send at E. At `u`, the child with the smallest `G <= u` sends in place of the one that the
 //!   discipline would choose; then `G' = max(G, t - credit) + cost`, and the discipline does not count it.
-//! * Paced packets go before all queues: see the rules of the [crate].
+//! * Held packets go before all queues, or are a leaf of the tree ([`Below::Paced`]): see the rules of the [crate].
+//!   The leaf has a packet from the smallest E of all classes' heads on. A head arrives there at its E.
 
 mod aqm;
 mod bits;
@@ -74,7 +75,7 @@ use crate::time::Q24;
 pub(crate) use item::Item;
 use queue::EgressQueue;
 pub(crate) use queue::{Admission, CommonBuffer, Room};
-use tree::Tree;
+use tree::{Child, Heads, Tree};
 
 /// The packet that leaves a queue.
 #[derive(Debug, Clone, Copy)]
@@ -108,6 +109,8 @@ pub(crate) struct EgressQueues {
     tree: Tree,
     /// The places of packets that were dropped at the head of their queues.
     dropped: Vec<u32>,
+    /// Bytes of the held packet that is next, where held packets have a place in the tree.
+    paced_bytes: u64,
 }
 
 impl EgressQueues {
@@ -122,6 +125,7 @@ impl EgressQueues {
             tree: Tree::new(&config, &queues),
             queues,
             dropped: Vec::new(),
+            paced_bytes: 0,
             reads: config.reads(),
             config,
         }
@@ -176,7 +180,7 @@ impl EgressQueues {
             return false;
         };
         let (tree, dropped) = (&mut self.tree, &mut self.dropped);
-        tree.arrive(number, item.frame_bytes(), arrival);
+        tree.arrive(Child::Queue(number), item.frame_bytes(), arrival);
         let became_head = queue.push(item, |item| {
             tree.dropped(number, item.frame_bytes());
             dropped.push(item.node);
@@ -188,18 +192,55 @@ impl EgressQueues {
     }
 
     /// The earliest instant at which a packet could leave; not later for a port that was busy then. Where
-    /// nodes have rates it may be too early.
-    pub(crate) fn next_at(&self) -> Option<Q24> {
-        self.tree.next_at()
+    /// nodes have rates it may be too early. `paced`: the earliest E of held packets that
+    /// [`Self::paced_eligible`] has not told of.
+    pub(crate) fn next_at(&self, paced: Option<Q24>) -> Option<Q24> {
+        self.tree.next_at(paced)
+    }
+
+    /// Whether held packets have a place in the tree.
+    pub(crate) fn places_paced(&self) -> bool {
+        self.tree.places_paced()
+    }
+
+    /// The first held packet of a class may start from `eligible` on, which is now.
+    pub(crate) fn paced_eligible(&mut self, bytes: u64, eligible: Q24) {
+        self.tree.enter_until(eligible);
+        self.tree.arrive(Child::Paced, bytes, eligible);
+        self.tree.offer_paced(eligible);
+    }
+
+    /// Whether a held packet goes at `at`. `bytes`: of the first of those that may.
+    pub(crate) fn chooses_paced(&mut self, bytes: u64, at: Q24) -> bool {
+        self.paced_bytes = bytes;
+        self.tree.enter_until(at);
+        matches!(self.front(at), Some(Child::Paced))
+    }
+
+    /// A held packet starts, for which the tree has decided. `more`: another one may start at the same time.
+    pub(crate) fn paced_sent(&mut self, bytes: u64, start: Q24, more: bool) {
+        let next = more.then_some(start);
+        self.tree.sent(Child::Paced, bytes, start, next);
+    }
+
+    /// The leaf that sends at `at`.
+    fn front(&mut self, at: Q24) -> Option<Child> {
+        let heads = Heads {
+            queues: &self.queues,
+            paced_bytes: self.paced_bytes,
+        };
+        self.tree.front(&heads, at)
     }
 
     /// Takes the packet that leaves at `at`, which is not before [`Self::next_at`].
     /// `None`: none leaves now, because a rate lets the next one start later, or active queue management has
-    /// dropped all that could leave; see [`Self::take_dropped`].
+    /// dropped all that could leave, or all that could before a held packet; see [`Self::take_dropped`].
     pub(crate) fn take(&mut self, at: Q24) -> Option<Leaving> {
         self.tree.enter_until(at);
         loop {
-            let number = self.tree.front(&self.queues, at)?;
+            let Child::Queue(number) = self.front(at)? else {
+                return None;
+            };
             let queue = self.queues.get_mut(usize::from(number))?;
             let (tree, dropped) = (&mut self.tree, &mut self.dropped);
             let popped = queue.pop(at, |item| {
@@ -210,7 +251,8 @@ impl EgressQueues {
                 tree.emptied(number);
                 continue;
             };
-            tree.sent(number, item.frame_bytes(), start, queue.eligible());
+            let leaf = Child::Queue(number);
+            tree.sent(leaf, item.frame_bytes(), start, queue.eligible());
             return Some(Leaving {
                 node: item.node,
                 queue: number,
@@ -234,13 +276,14 @@ impl EgressQueues {
     /// Applies settings to queues that may have packets. No packet is dropped, except where FQ-CoDel begins with
     /// more than it may have; those of a queue that no longer exists go to queue 0. Where the queues and the
     /// scheduler stay, so does the scheduler's state; where a queue's active queue management stays, so does its
-    /// state. `common_bytes`: as for [`Self::new`].
+    /// state. `common_bytes`: as for [`Self::new`]. Returns whether the scheduler begins anew, without held
+    /// packets.
     pub(crate) fn configure<P>(
         &mut self,
         config: QueueingConfig,
         common_bytes: u64,
         slab: &Slab<P>,
-    ) {
+    ) -> bool {
         let shape =
             |config: &QueueConfig| (config.max_rate.is_some(), config.min_rate_bps, config.aqm);
         let same = config.scheduler == self.config.scheduler
@@ -251,7 +294,7 @@ impl EgressQueues {
             }
             self.reads = config.reads();
             self.config = config;
-            return;
+            return false;
         }
         let mut other = Self::new(config, common_bytes);
         let items = self.items_by_arrival(slab);
@@ -281,13 +324,15 @@ impl EgressQueues {
             }
         }
         *self = other;
+        true
     }
 
     /// Tells the scheduler of a packet that has stayed in its queue; `is_first`: of the queue's packets.
     fn stay(&mut self, number: u8, item: &Item, is_first: bool) {
         let arrival = Q24::from_ns(item.arrival_ns());
         self.tree.enter_until(arrival);
-        self.tree.arrive(number, item.frame_bytes(), arrival);
+        let leaf = Child::Queue(number);
+        self.tree.arrive(leaf, item.frame_bytes(), arrival);
         let head = self.queue(number).filter(|_| is_first);
         if let Some(eligible) = head.and_then(EgressQueue::eligible) {
             self.tree.offer(number, eligible, arrival);
@@ -322,6 +367,7 @@ impl EgressQueues {
             queues: self.queues.iter().map(EgressQueue::stand_in).collect(),
             tree: self.idle_tree(),
             dropped: Vec::new(),
+            paced_bytes: 0,
             reads: self.reads,
             config: self.config.clone(),
         }

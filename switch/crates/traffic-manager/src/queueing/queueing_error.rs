@@ -27,6 +27,13 @@ pub enum QueueingError {
         /// Its weight.
         weight: u32,
     },
+    /// The weight of the held packets is out of range.
+    PacedWeight {
+        /// The weight.
+        weight: u32,
+    },
+    /// The held packets are more than one leaf of the tree.
+    PacedTwice,
     /// A weight of a node is out of range.
     NodeWeight {
         /// The node.
@@ -144,6 +151,11 @@ impl fmt::Display for QueueingError {
                 f,
                 "queue {queue}: weight {weight} is not between 1 and {WEIGHT_MAX}"
             ),
+            Self::PacedWeight { weight } => write!(
+                f,
+                "paced: weight {weight} is not between 1 and {WEIGHT_MAX}"
+            ),
+            Self::PacedTwice => write!(f, "paced is in the scheduler twice"),
             Self::NodeWeight { node, weight } => write!(
                 f,
                 "scheduler node {node}: weight {weight} is not between 1 and {WEIGHT_MAX}"

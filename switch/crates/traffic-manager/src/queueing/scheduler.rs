@@ -17,7 +17,7 @@ pub enum Scheduler {
     Drr(Vec<u32>),
     /// Weighted fair queueing with these weights, by number; each 1 to [`WEIGHT_MAX`].
     Wfq(Vec<u32>),
-    /// A tree in which each queue is a leaf.
+    /// A tree in which each queue is a leaf once.
     Tree(SchedulerNode),
 }
 
@@ -59,6 +59,9 @@ pub struct SchedulerChild {
 pub enum Below {
     /// The queue with this number.
     Queue(u8),
+    /// The held packets of all classes whose departure times have come. A tree without this child has them
+    /// before all that is in it.
+    Paced,
     /// Another node.
     Node(SchedulerNode),
 }
@@ -71,6 +74,7 @@ impl Below {
                 let queue = queues.get(usize::from(*queue));
                 queue.and_then(|queue| queue.min_rate_bps).unwrap_or(0)
             }
+            Self::Paced => 0,
             Self::Node(node) => {
                 let of_children = node.min_rate_of_children_bps(queues);
                 node.min_rate_bps.unwrap_or(of_children)
@@ -132,6 +136,7 @@ impl Scheduler {
         let mut seen = Seen {
             configs: queues,
             queues: vec![false; queues.len()],
+            paced: false,
             nodes: 0,
         };
         seen.node(&self.tree(queues.len()), 1)?;
@@ -146,6 +151,7 @@ impl Scheduler {
 struct Seen<'a> {
     configs: &'a [QueueConfig],
     queues: Vec<bool>,
+    paced: bool,
     nodes: usize,
 }
 
@@ -185,6 +191,12 @@ impl Seen<'_> {
                         return Err(QueueingError::Weight { queue, weight });
                     }
                     self.leaf(queue)?;
+                }
+                Below::Paced if !in_range => return Err(QueueingError::PacedWeight { weight }),
+                Below::Paced => {
+                    if std::mem::replace(&mut self.paced, true) {
+                        return Err(QueueingError::PacedTwice);
+                    }
                 }
                 Below::Node(_) if !in_range => {
                     let node = self.nodes;

@@ -1,4 +1,4 @@
-//! The tree of nodes above a port's egress queues: which queue sends next.
+//! The tree of nodes above a port's egress queues: which leaf sends next, a queue or the held packets.
 //!
 //! A child (queue or node) is *ready* in its node if it may send: it has packets, and its rate lets it.
 //! A node is a child of the node above it in the same way: it has packets if one of its children is ready.
@@ -18,10 +18,20 @@ use crate::time::Q24;
 
 /// A child of a node.
 #[derive(Debug, Clone, Copy)]
-enum Child {
+pub(super) enum Child {
     Queue(u8),
+    /// The held packets whose departure times have come.
+    Paced,
     /// By number; higher than that of the node above.
     Node(u8),
+}
+
+/// The leaf of the held packets.
+#[derive(Debug, Clone, Copy)]
+struct PacedLeaf {
+    place: Place,
+    /// Its node knows that it has packets.
+    ready: bool,
 }
 
 /// A child's place.
@@ -127,6 +137,8 @@ pub(super) struct Tree {
     nodes: Vec<Node>,
     /// By number of the queue.
     places: Vec<Place>,
+    /// `None`: held packets go before the tree.
+    paced: Option<PacedLeaf>,
     /// The children that wait for their rates, by the instants at which they may send.
     waiting: Pifo<Q24, Child>,
     last: OnLine,
@@ -138,6 +150,7 @@ impl Tree {
         let mut tree = Self {
             nodes: Vec::new(),
             places: vec![Place::default(); queues.len()],
+            paced: None,
             waiting: Pifo::default(),
             last: OnLine::default(),
         };
@@ -158,7 +171,7 @@ impl Tree {
                 let queue = queues.get(usize::from(*queue));
                 queue.is_some_and(EgressQueue::may_change_head)
             }
-            Below::Node(_) => true,
+            Below::Paced | Below::Node(_) => true,
         };
         let minima = config.children.iter();
         let minima = minima.map(|child| child.below.min_rate_bps(configs));
@@ -188,6 +201,13 @@ impl Tree {
                     }
                     Child::Queue(*queue)
                 }
+                Below::Paced => {
+                    self.paced = Some(PacedLeaf {
+                        place,
+                        ready: false,
+                    });
+                    Child::Paced
+                }
                 Below::Node(config) => {
                     let below = self.nodes.len() as u8;
                     self.add(config, Some(place), configs, queues);
@@ -203,15 +223,18 @@ impl Tree {
     fn place(&self, child: Child) -> Option<Place> {
         match child {
             Child::Queue(queue) => self.places.get(usize::from(queue)).copied(),
+            Child::Paced => self.paced.map(|leaf| leaf.place),
             Child::Node(node) => self.nodes.get(usize::from(node))?.above,
         }
     }
 
     /// The earliest instant at which a packet could leave; not later for a port that was busy then. Below
-    /// nodes with rates it may be too early.
-    pub(super) fn next_at(&self) -> Option<Q24> {
+    /// nodes with rates it may be too early. `paced`: the earliest E of the held packets that the tree does not
+    /// know of yet.
+    pub(super) fn next_at(&self, paced: Option<Q24>) -> Option<Q24> {
         let root = self.nodes.first()?;
-        let waiting = self.waiting.first_rank();
+        let paced = paced.filter(|_| self.paced.is_some_and(|leaf| !leaf.ready));
+        let waiting = self.waiting.first_rank().into_iter().chain(paced).min();
         let first = if root.order.is_empty() {
             waiting?
         } else {
@@ -223,10 +246,15 @@ impl Tree {
         })
     }
 
-    /// A packet arrives at a queue, whether the queue may send or not.
-    pub(super) fn arrive(&mut self, queue: u8, bytes: u64, now: Q24) {
+    /// Whether held packets have a place in the tree.
+    pub(super) fn places_paced(&self) -> bool {
+        self.paced.is_some()
+    }
+
+    /// A packet arrives at a leaf, whether the leaf may send or not.
+    pub(super) fn arrive(&mut self, leaf: Child, bytes: u64, now: Q24) {
         let last = self.last;
-        let mut place = self.place(Child::Queue(queue));
+        let mut place = self.place(leaf);
         while let Some(Place { node, child }) = place {
             let Some(node) = self.nodes.get_mut(usize::from(node)) else {
                 return;
@@ -263,6 +291,15 @@ impl Tree {
             self.enter(Child::Queue(queue), eligible, now);
         } else {
             self.waiting.push(eligible, Child::Queue(queue));
+        }
+    }
+
+    /// Held packets may start from `eligible` on, which is now. No child waits that may start by then.
+    pub(super) fn offer_paced(&mut self, eligible: Q24) {
+        if let Some(leaf) = &mut self.paced
+            && !std::mem::replace(&mut leaf.ready, true)
+        {
+            self.enter(Child::Paced, eligible, eligible);
         }
     }
 
@@ -303,9 +340,9 @@ impl Tree {
         any
     }
 
-    /// The queue that sends at `now`, when the line is free. `None`: none may.
-    pub(super) fn front(&mut self, queues: &[EgressQueue], now: Q24) -> Option<u8> {
-        front(&mut self.nodes, 0, queues, now)
+    /// The leaf that sends at `now`, when the line is free. `None`: none may.
+    pub(super) fn front(&mut self, heads: &Heads<'_>, now: Q24) -> Option<Child> {
+        front(&mut self.nodes, 0, heads, now)
     }
 
     /// The front has dropped all that it had, and does not send.
@@ -326,15 +363,19 @@ impl Tree {
         }
     }
 
-    /// The front sends a packet at `start`. `next`: the instant from which its next head may start.
-    pub(super) fn sent(&mut self, queue: u8, bytes: u64, start: Q24, next: Option<Q24>) {
+    /// The front sends a packet at `start`. `next`: the instant from which its next head may start; of held
+    /// packets, only if that is not after `start`.
+    pub(super) fn sent(&mut self, leaf: Child, bytes: u64, start: Q24, next: Option<Q24>) {
+        if let (Child::Paced, Some(paced)) = (leaf, &mut self.paced) {
+            paced.ready = next.is_some();
+        }
         self.last = OnLine {
             number: self.last.number + 1,
             bytes,
             start,
             end: start,
         };
-        let (mut child, mut next) = (Child::Queue(queue), next);
+        let (mut child, mut next) = (leaf, next);
         while let Some(place) = self.place(child) {
             let stays = next.is_some_and(|eligible| eligible <= start);
             if !stays && let Some(eligible) = next {
@@ -361,27 +402,47 @@ impl Tree {
     }
 }
 
-/// The queue to which the fronts of `nodes[0]` and of the nodes below it lead at `now`. `nodes` begins with the
+/// What the leaves would send.
+#[derive(Debug)]
+pub(super) struct Heads<'a> {
+    pub(super) queues: &'a [EgressQueue],
+    /// Bytes of the held packet that is next.
+    pub(super) paced_bytes: u64,
+}
+
+impl Heads<'_> {
+    fn bytes(&self, leaf: Child) -> u64 {
+        match leaf {
+            Child::Queue(queue) => {
+                let queue = self.queues.get(usize::from(queue));
+                queue.map_or(0, EgressQueue::head_bytes)
+            }
+            Child::Paced => self.paced_bytes,
+            Child::Node(_) => 0,
+        }
+    }
+}
+
+/// The leaf to which the fronts of `nodes[0]` and of the nodes below it lead at `now`. `nodes` begins with the
 /// node of number `number`.
-fn front(nodes: &mut [Node], number: usize, queues: &[EgressQueue], now: Q24) -> Option<u8> {
+fn front(nodes: &mut [Node], number: usize, heads: &Heads<'_>, now: Q24) -> Option<Child> {
     let (node, below) = nodes.split_first_mut()?;
     let children = &node.children;
-    let mut queue_of = |child: u8| match *children.get(usize::from(child))? {
-        Child::Queue(queue) => Some(queue),
+    let mut leaf_of = |child: u8| match *children.get(usize::from(child))? {
         Child::Node(other) => {
             let skipped = usize::from(other).checked_sub(number + 1)?;
-            front(below.get_mut(skipped..)?, usize::from(other), queues, now)
+            front(below.get_mut(skipped..)?, usize::from(other), heads, now)
         }
+        leaf => Some(leaf),
     };
     let due = node.minima.as_ref().and_then(|minima| minima.due(now));
     node.by_minimum = due.is_some();
     if let Some(child) = due {
-        return queue_of(child);
+        return leaf_of(child);
     }
     let work = u128::from(node.started_bytes) << WORK_BITS;
     let child = node.order.front(work, |child| {
-        let queue = queue_of(child).and_then(|queue| queues.get(usize::from(queue)));
-        queue.map_or(0, EgressQueue::head_bytes)
+        leaf_of(child).map_or(0, |leaf| heads.bytes(leaf))
     })?;
-    queue_of(child)
+    leaf_of(child)
 }
