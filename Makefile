@@ -34,6 +34,7 @@
 #   make bench-tcp         TCP between hosts with offloads on, unpaced and paced, beside a kernel bridge
 #   make bench-edges       stock BMv2 beside pacing_switch on a long fat network, with a plot
 #   make bench-engine      cost per packet against classes, entries and frame size, with a plot
+#   make bench-scale       memory and cost of 64 ports x 64 queues and of a million classes, with a plot
 #   make p4                recompile the P4 programs (needs p4c)
 #   make pictures          docs/dashboard.png and docs/top.svg, in real time (root, an idle machine)
 #   make test-slurm        the experiments on a Slurm of one node, from Debian's packages (root)
@@ -244,6 +245,14 @@ bench-engine: venv $(DESCRIPTORS)
 	@cd switch && cargo bench --locked -p switch --bench engine -- $(abspath results/engine.json)
 	@$(PYTHON) tests/bench/engine_plot.py results/engine.json docs/scale.svg
 	@echo "figures in results/engine.json, plot in docs/scale.svg"
+
+# 64 ports with up to 64 queues each, and a million classes: a process for each point, two seconds each.
+.PHONY: bench-scale
+bench-scale: venv
+	@mkdir -p results
+	@cd switch && cargo bench --locked -p traffic-manager --bench scale -- $(abspath results/scale.json)
+	@$(PYTHON) tests/bench/scale_plot.py results/scale.json docs/ports.svg
+	@echo "figures in results/scale.json, plot in docs/ports.svg"
 
 # Each port is flooded for a minute in all.
 .PHONY: bench-flood

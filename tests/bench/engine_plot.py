@@ -12,49 +12,65 @@ from __future__ import annotations
 import json
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-# Group, title, x label, whether x is logarithmic.
+
+@dataclass(frozen=True)
+class Panel:
+    """The curves of a group: `value` of its figures, in units of `scale`, against x."""
+
+    group: str
+    title: str
+    label: str
+    logarithmic: bool = True
+    value: str = "ns"
+    scale: float = 1_000
+    unit: str = "us"
+
+
 PANELS = (
-    ("classes", "Classes (pacer.p4)", "classes, each with a flow and a rate", True),
-    ("entries", "Table look-up, by match kind", "entries", True),
-    ("changes", "Entry deleted and inserted", "entries", True),
-    ("bytes", "Frame size (pacer.p4)", "bytes", False),
+    Panel("classes", "Classes (pacer.p4)", "classes, each with a flow and a rate"),
+    Panel("entries", "Table look-up, by match kind", "entries"),
+    Panel("changes", "Entry deleted and inserted", "entries"),
+    Panel("bytes", "Frame size (pacer.p4)", "bytes", logarithmic=False),
 )
 
 
-def curves(figures: list[dict[str, object]]) -> dict[str, dict[str, list[tuple[float, float]]]]:
+def curves(
+    figures: list[dict[str, object]], value: str = "ns", scale: float = 1_000
+) -> dict[str, dict[str, list[tuple[float, float]]]]:
     """Points by group and series, in order of x; `ns` becomes microseconds."""
     found: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     for figure in figures:
-        x, ns = float(str(figure["x"])), float(str(figure["ns"]))
-        found[str(figure["group"])][str(figure["series"])].append((x, ns / 1000))
+        x, y = float(str(figure["x"])), float(str(figure[value]))
+        found[str(figure["group"])][str(figure["series"])].append((x, y / scale))
     return {
         group: {name: sorted(points) for name, points in series.items()}
         for group, series in found.items()
     }
 
 
-def plot(figures: list[dict[str, object]], out: Path) -> None:
-    """Draws one panel per group."""
+def plot(figures: list[dict[str, object]], out: Path, shown: Sequence[Panel] = PANELS) -> None:
+    """Draws four panels."""
     # The same figures give the same file.
     with mpl.rc_context({"svg.hashsalt": "pacer", "font.size": 9}):
         figure = Figure(figsize=(9, 6.4), layout="constrained")
-        groups = curves(figures)
         panels = figure.subplots(2, 2)
-        for axes, (group, title, label, logarithmic) in zip(panels.flat, PANELS, strict=True):
-            series = groups.get(group, {})
+        for axes, panel in zip(panels.flat, shown, strict=True):
+            series = curves(figures, panel.value, panel.scale).get(panel.group, {})
             for name, points in series.items():
                 axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name)
-            if logarithmic:
+            if panel.logarithmic:
                 axes.set_xscale("log")
             axes.set_ylim(bottom=0)
-            axes.set_title(title)
-            axes.set_xlabel(label)
-            axes.set_ylabel("us")
+            axes.set_title(panel.title)
+            axes.set_xlabel(panel.label)
+            axes.set_ylabel(panel.unit)
             axes.grid(alpha=0.3)
             if len(series) > 1:
                 axes.legend(fontsize=8)
