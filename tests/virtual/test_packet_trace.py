@@ -154,6 +154,9 @@ def test_the_log_has_the_words_of_simple_switch(tmp_path: Path) -> None:
         "[0.0] Table 'PacerIngress.flows': miss",
     ):
         assert words in logged, words
+    # Of the compiler to machine code, nothing.
+    assert "cranelift" not in logged
+    assert "regalloc" not in logged
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -84,8 +84,12 @@ fn main() -> ExitCode {
         None if options.log_console => "debug",
         None => "warn",
     };
-    // Messages of the libraries below gRPC do not help to debug a P4 program.
-    let filter = format!("{level},h2=warn,hyper=warn,hyper_util=warn,tonic=warn,tower=warn");
+    // Messages of the libraries below gRPC, and of the compiler to machine code, do not help to debug
+    // a P4 program.
+    let filter = format!(
+        "{level},cranelift=warn,h2=warn,hyper=warn,hyper_util=warn,regalloc2=warn,tonic=warn,\
+         tower=warn"
+    );
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
