@@ -14,6 +14,19 @@ import pytest
 TIMEOUT_S = 600
 
 
+def enter() -> list[str]:
+    """The words before a command that give it a network namespace of its own."""
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    return ["unshare", *user, "--net", "--"]
+
+
+def skip_without_interfaces() -> None:
+    """Skip the test where namespaces are not allowed."""
+    probe = subprocess.run([*enter(), "ip", "link", "add", "type", "veth"], capture_output=True)
+    if probe.returncode != 0:
+        pytest.skip(f"not run: switch with interfaces: {probe.stderr.decode().strip()}")
+
+
 def told_inside(script: Path, folder: Path, *arguments: str) -> dict[str, Any]:
     """Run the script, which gets a folder to write to; return the JSON object that it prints.
 
@@ -21,13 +34,9 @@ def told_inside(script: Path, folder: Path, *arguments: str) -> dict[str, Any]:
 
     Skips the test where namespaces are not allowed.
     """
-    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    enter = ["unshare", *user, "--net", "--"]
-    probe = subprocess.run([*enter, "ip", "link", "add", "type", "veth"], capture_output=True)
-    if probe.returncode != 0:
-        pytest.skip(f"not run: switch with interfaces: {probe.stderr.decode().strip()}")
+    skip_without_interfaces()
     ended = subprocess.run(
-        [*enter, sys.executable, str(script), str(folder), *arguments],
+        [*enter(), sys.executable, str(script), str(folder), *arguments],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

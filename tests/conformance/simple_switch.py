@@ -12,13 +12,15 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
 SWITCH = "simple_switch"
 CLI = "simple_switch_CLI"
+LOG = "simple_switch.log"
+"""The file with what the switch prints, in its folder."""
 _PROMPT = b"RuntimeCmd: "
 _READY_S = 60.0
 _IDLE_S = 120.0
@@ -31,6 +33,14 @@ RECORD = struct.Struct("<IIII")
 
 class SwitchError(Exception):
     """The switch, or its command line, did not start, ended, or refused a command."""
+
+
+class EndedError(SwitchError):
+    """The command line has ended; `said` is its output after its last prompt."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(f"{CLI} ended: {said[-300:]}")
+        self.said = said
 
 
 def available() -> bool:
@@ -59,6 +69,87 @@ def _free_port() -> int:
         return port
 
 
+class CommandLine:
+    """A process of the command line, connected to the Thrift server at a port."""
+
+    def __init__(self, port: int, program: str = CLI, folder: Path | None = None) -> None:
+        """Start it in a folder; `program` is its name on PATH, or its path."""
+        self._process = subprocess.Popen(
+            [program, "--thrift-port", str(port)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            bufsize=0,
+            cwd=folder,
+            # Otherwise what it says of an error comes before what it said earlier.
+            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        )
+        try:
+            self._replies(1)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _replies(self, count: int) -> list[str]:
+        """The output up to each of the next prompts."""
+        assert self._process.stdout is not None
+        said = bytearray()
+        while said.count(_PROMPT) < count:
+            part = self._process.stdout.read(65536)
+            if not part:
+                raise EndedError(said.rpartition(_PROMPT)[2].decode(errors="replace").strip())
+            said += part
+        return [reply.decode(errors="replace").strip() for reply in said.split(_PROMPT)[:count]]
+
+    def run(self, lines: list[str]) -> list[str]:
+        """Run commands; return the replies when all are done.
+
+        Raises EndedError.
+        """
+        assert self._process.stdin is not None
+        replies = []
+        # In portions, so that neither side waits for a full pipe.
+        for at in range(0, len(lines), 200):
+            portion = lines[at : at + 200]
+            self._process.stdin.write("".join(line + "\n" for line in portion).encode())
+            replies += self._replies(len(portion))
+        return replies
+
+    def close(self) -> None:
+        """End it."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+        self._process.terminate()
+        self._process.wait()
+
+
+def wait_for_server(port: int, check_alive: Callable[[], None]) -> None:
+    """Return when a server listens at a port of loopback.
+
+    Raises SwitchError, also that of `check_alive`, which is called while there is none.
+    """
+    end = time.monotonic() + _READY_S
+    while time.monotonic() < end:
+        check_alive()
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(_LOOK_EVERY_S)
+    raise SwitchError(f"no server at port {port} after {_READY_S} s")
+
+
 class SimpleSwitch:
     """The switch in a folder: port N reads `pN_in.pcap` there and writes `pN_out.pcap`.
 
@@ -78,9 +169,9 @@ class SimpleSwitch:
         self.inputs: dict[int, IO[bytes]] = {}
         ports = sorted(ports)
         thrift = _free_port()
-        self._log_path = folder / "simple_switch.log"
+        self._log_path = folder / LOG
         self._log = self._log_path.open("wb")
-        self._cli: subprocess.Popen[bytes] | None = None
+        self._cli: CommandLine | None = None
         self._switch = subprocess.Popen(
             [
                 SWITCH,
@@ -103,15 +194,8 @@ class SimpleSwitch:
                 if port in waiting:
                     self.inputs[port] = self._open_pipe(folder / f"p{port}_in.pcap")
                     self.inputs[port].write(FILE_HEADER)
-            self._wait_ready(thrift)
-            self._cli = subprocess.Popen(
-                [CLI, "--thrift-port", str(thrift)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                bufsize=0,
-            )
-            self._replies(1)
+            wait_for_server(thrift, self._check_alive)
+            self._cli = CommandLine(thrift)
         except BaseException:
             self.close()
             raise
@@ -148,39 +232,10 @@ class SimpleSwitch:
             last = f": {said[-1]}" if said else ""
             raise SwitchError(f"{SWITCH} ended with status {status}{last}")
 
-    def _wait_ready(self, thrift: int) -> None:
-        end = time.monotonic() + _READY_S
-        while time.monotonic() < end:
-            self._check_alive()
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", thrift)) == 0:
-                    return
-            time.sleep(_LOOK_EVERY_S)
-        raise SwitchError(f"{SWITCH} is not ready after {_READY_S} s")
-
-    def _replies(self, count: int) -> list[str]:
-        """The command line's output up to each of its next prompts."""
-        assert self._cli is not None
-        assert self._cli.stdout is not None
-        said = bytearray()
-        while said.count(_PROMPT) < count:
-            part = self._cli.stdout.read(65536)
-            if not part:
-                raise SwitchError(f"{CLI} ended: {said.decode(errors='replace').strip()[-300:]}")
-            said += part
-        return [reply.decode(errors="replace").strip() for reply in said.split(_PROMPT)[:count]]
-
     def command(self, lines: list[str]) -> list[str]:
         """Runs commands of the command line; returns its replies when all are done."""
         assert self._cli is not None
-        assert self._cli.stdin is not None
-        replies = []
-        # In portions, so that neither side waits for a full pipe.
-        for at in range(0, len(lines), 200):
-            portion = lines[at : at + 200]
-            self._cli.stdin.write("".join(line + "\n" for line in portion).encode())
-            replies += self._replies(len(portion))
-        return replies
+        return self._cli.run(lines)
 
     def send(self, port: int, frame: bytes, at_us: int) -> None:
         """Writes a packet into a port's pipe."""
@@ -232,10 +287,7 @@ class SimpleSwitch:
         for pipe in self.inputs.values():
             pipe.close()
         if self._cli is not None:
-            assert self._cli.stdin is not None
-            self._cli.stdin.close()
-            self._cli.terminate()
-            self._cli.wait()
+            self._cli.close()
         self._switch.terminate()
         try:
             self._switch.wait(timeout=_READY_S)
