@@ -9,6 +9,7 @@
 #   make conformance       p4c's STF tests here and on stock BMv2, side by side (needs p4c)
 #   make differential      random tables and packets here and on stock BMv2, compared
 #   make command-line      the commands of BMv2's command line here and on stock BMv2, compared
+#   make trace-steps       the steps of random packets here and on stock BMv2, compared
 #   make queue-model       random packets through egress queues, beside the reference model
 #   make simulate          controllers, stores and switches in one process, with faults from a seed
 #   make experiments       the published tables and figures, and more, beside the published ones
@@ -54,6 +55,7 @@
 #   make conformance       SAMPLES=<a p4c checkout>/testdata/p4_16_samples; one TARGET only
 #   make differential      PACKETS=100000 SEED=1; PROGRAMS=<a folder of p4c's JSON>: those, too
 #   make command-line      COMMANDS=1000 SEED=1: random commands for each program, too
+#   make trace-steps       PACKETS=100000 SEED=1
 #   make queue-model       PACKETS=100000 SEED=1
 #   make simulate          SEEDS=10000 FIRST=1 JOBS=<at a time>
 #   make demo              FIFO=64KB CC=bic SECONDS=20 RATE=500mbit RTT=200ms; REALTIME=1: one
@@ -219,6 +221,10 @@ SEED ?= 1
 differential: dev-venv switch
 	@$(PYTHON) tests/differential/differential.py --packets $(PACKETS) --seed $(SEED) \
 	    $(if $(PROGRAMS),--programs $(PROGRAMS)) --out results/differential.json
+
+.PHONY: trace-steps
+trace-steps: dev-venv switch
+	@$(PYTHON) tests/differential/traces.py --packets $(PACKETS) --seed $(SEED)
 
 COMMANDS ?= 0
 .PHONY: command-line

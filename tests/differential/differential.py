@@ -58,6 +58,7 @@ EXCLUDED = {
     "empties": "has a key of no bits, which simple_switch refuses",
     "last_header": "assigns the last element of a stack, where simple_switch ends",
     "late": "reads a header that short packets lack: simple_switch has an earlier packet's there",
+    "priorities": "gives packets priorities, where simple_switch needs --priority-queues",
     "queue_depth": "what waits for a port depends on time",
 }
 _PACKETS_PER_TABLES = 3000

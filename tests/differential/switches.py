@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,27 +59,28 @@ def _write_inputs(case: Case, folder: Path) -> None:
         (folder / f"p{port}_in.pcap").write_bytes(data)
 
 
-def run_pacing(case: Case, folder: Path) -> Sent:
-    """On `pacing_switch`, in virtual time."""
+def run_pacing(case: Case, folder: Path, options: Sequence[str] = ()) -> Sent:
+    """On `pacing_switch`, in virtual time, in a folder."""
     _write_inputs(case, folder)
     (folder / "runtime.json").write_text(json.dumps(case.runtime))
-    call = [str(binary()), "--virtual", "--runtime-json", str(folder / "runtime.json")]
+    call = [str(binary()), "--virtual", "--runtime-json", "runtime.json", *options]
     for port in PORTS:
-        call += ["-i", f"{port}@{folder / f'p{port}'}"]
-    call.append(str(case.compiled))
-    done = subprocess.run(call, capture_output=True, text=True, timeout=_TIMEOUT_S)
+        call += ["-i", f"{port}@p{port}"]
+    call.append(str(case.compiled.resolve()))
+    done = subprocess.run(call, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S)
     if done.returncode != 0:
         raise RunError(f"pacing_switch: {done.stderr.strip()[-500:]}")
     return {port: simple_switch.read_capture(folder / f"p{port}_out.pcap") for port in PORTS}
 
 
-def run_bmv2(case: Case, folder: Path) -> Sent:
-    """On stock `simple_switch`."""
+def run_bmv2(case: Case, folder: Path, options: Sequence[str] = ()) -> Sent:
+    """On stock `simple_switch`, in a folder."""
     _write_inputs(case, folder)
     os.mkfifo(folder / f"p{_GATE}_in.pcap")
     try:
         lines = commands(Program(case.compiled), case.runtime)
-        with simple_switch.SimpleSwitch(case.compiled, folder, [*PORTS, _GATE], [_GATE]) as switch:
+        ports = [*PORTS, _GATE]
+        with simple_switch.SimpleSwitch(case.compiled, folder, ports, [_GATE], options) as switch:
             replies = switch.command([f"set_queue_depth {_QUEUE_DEPTH}", *lines])
             for line, reply in zip(lines, replies[1:], strict=True):
                 if _REFUSAL.search(reply):
