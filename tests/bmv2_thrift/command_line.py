@@ -5,9 +5,10 @@
     command_line.py --record      rewrites differences.json; `subject` of a new one is empty
 
 `sessions` has the commands, a file for each switch that is started: the program, then a command a
-line. A last session has every command that the command line lists, without arguments, with one
-and with nine. Both switches get the same options, ports and commands, one after another, and each
-answer is compared.
+line. `send PORT PORTS FRAME` is one of ours: the frame, in hexadecimal, comes in at the port; the
+answer is the frame that leaves each of PORTS (`1+2`, or `-` for none). A last session has every
+command that the command line lists, without arguments, with one and with nine. Both switches get
+the same options, ports and commands, one after another, and each answer is compared.
 
 differences.json has the answers that may differ. Each names as `subject` a row of the table in
 docs/thrift.md, which has the reason. A difference that is not listed is an error, and so is a
@@ -26,6 +27,7 @@ import argparse
 import json
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -34,6 +36,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Self
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
@@ -56,10 +59,14 @@ SESSIONS = HERE / "sessions"
 DIFFERENCES = HERE / "differences.json"
 TABLE_OF_REASONS = REPOSITORY / "docs" / "thrift.md"
 _PORT = 9090
-_OPTIONS = ("--device-id", "7", "--thrift-port", str(_PORT), "-i", "1@s1", "-i", "2@s2")
+_OPTIONS = ("--device-id", "7", "--thrift-port", str(_PORT))
 _TARGET_OPTIONS = ("--", "--enable-swap")
 _TIMEOUT_S = 1800
 # Commands of Python's cmd.Cmd, and one that runs a program of the machine.
+SEND = "send"
+_PORTS = (1, 2)
+_ALL_PROTOCOLS, _OUTGOING = 3, 4
+_FRAME_TIMEOUT_S = 20.0
 _NOT_OF_A_SWITCH = {"EOF", "help", "shell"}
 WRONG_ARGUMENTS = "wrong arguments"
 _THE_SWITCH_HAS_ENDED = "(the switch has ended)"
@@ -158,8 +165,9 @@ def _running(switch: Path, program: Path, folder: Path) -> Iterator[None]:
     """Run a switch, of whichever kind, in a folder."""
     with (folder / "switch.log").open("wb") as log:
         notifications = f"ipc://{folder}/notifications.ipc"
-        call = [str(switch), *_OPTIONS, "--notifications-addr", notifications, str(program)]
-        call += _TARGET_OPTIONS
+        call = [str(switch), *_OPTIONS, "--notifications-addr", notifications]
+        call += [word for port in _PORTS for word in ("-i", f"{port}@s{port}")]
+        call += [str(program), *_TARGET_OPTIONS]
         process = subprocess.Popen(call, cwd=folder, stdout=log, stderr=subprocess.STDOUT)
 
         def check_alive() -> None:
@@ -179,6 +187,39 @@ def _running(switch: Path, program: Path, folder: Path) -> Iterator[None]:
                 process.wait()
 
 
+class _Wires:
+    """The far ends of the switch's wires."""
+
+    def __init__(self) -> None:
+        self._ends: dict[int, socket.socket] = {}
+
+    def __enter__(self) -> Self:
+        for port in _PORTS:
+            end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+            self._ends[port] = end
+            end.bind((f"t{port}", _ALL_PROTOCOLS))
+            end.settimeout(_FRAME_TIMEOUT_S)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for end in self._ends.values():
+            end.close()
+
+    def send(self, into: int, out_of: list[int], frame: bytes) -> str:
+        """Send a frame into a port; return what leaves the others."""
+        self._ends[into].send(frame)
+        return "\n".join(f"{port}: {self._received(port)}" for port in out_of)
+
+    def _received(self, port: int) -> str:
+        while True:
+            try:
+                frame, address = self._ends[port].recvfrom(2048)
+            except TimeoutError:
+                return "(nothing)"
+            if address[2] != _OUTGOING:
+                return frame.hex()
+
+
 def _answers(session: Session, switch: Path, cli: str) -> list[str]:
     """The answers of a switch that is started for the session.
 
@@ -187,10 +228,16 @@ def _answers(session: Session, switch: Path, cli: str) -> list[str]:
     answers = []
     with (
         tempfile.TemporaryDirectory() as folder,
+        _Wires() as wires,
         _running(switch, REPOSITORY / session.program, Path(folder)),
     ):
         command_line = CommandLine(_PORT, cli, Path(folder))
         for command in session.commands:
+            if command.startswith(f"{SEND} "):
+                _, into, out_of, frame = command.split()
+                ports = [int(port) for port in out_of.split("+") if port != "-"]
+                answers.append(wires.send(int(into), ports, bytes.fromhex(frame)))
+                continue
             try:
                 (answer,) = command_line.run([command.replace("FOLDER", folder)])
             except EndedError as error:
@@ -239,7 +286,7 @@ def _inside() -> None:
     asked = json.load(sys.stdin)
     # simple_switch reads there whether an interface is up.
     subprocess.run(["mount", "-t", "sysfs", "sysfs", "/sys"], check=True)
-    make_wires([("s1", "t1"), ("s2", "t2")])
+    make_wires((f"s{port}", f"t{port}") for port in _PORTS)
     sessions = [
         Session(each["name"], each["program"], tuple(each["commands"]))
         for each in asked["sessions"]
