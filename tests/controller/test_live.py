@@ -206,6 +206,7 @@ def test_foreign_change_is_mended(start_controller: Start, switch: Switch) -> No
     controller.wait_connected()
 
 
+@pytest.mark.skipif(TARGET == "bmv2", reason="not run: bmv2 tells its primary to bidders only")
 def test_second_controller_waits_and_takes_over(start_controller: Start, switch: Switch) -> None:
     first = start_controller(*options(switch))
     first.wait_connected()
