@@ -60,8 +60,14 @@ impl Setting {
     }
 }
 
+/// The number of queues of a port.
+fn count_of(switch: &Switch, port: u16) -> usize {
+    switch.queues(port).map_or(1, |queues| queues.queues)
+}
+
 /// Sets a queue of a port, or of all ports (`None`); without a priority, all queues of the port. A port
-/// that the switch does not have is ignored, as in BMv2, whose queues exist without ports.
+/// that the switch does not have is ignored, as in BMv2, whose queues exist without ports. It has as
+/// many as the port with the most.
 ///
 /// # Errors
 /// The port has no such queue: the text says which it has.
@@ -74,17 +80,15 @@ pub(crate) fn set(
     let lines = switch.lines();
     let of = lines.filter(|(number, _)| port.is_none_or(|port| port == i32::from(*number)));
     let of: Vec<_> = of.map(|(number, config)| (number, *config)).collect();
+    if let (Some(port), Some(priority), true) = (port, priority, of.is_empty()) {
+        let counts = switch.lines().map(|(number, _)| count_of(switch, number));
+        queue_of(port, priority, counts.max().unwrap_or(1))?;
+    }
     for (number, config) in of {
         let queues = switch.queues(number).cloned();
-        let count = queues.as_ref().map_or(1, |queues| queues.queues);
-        let queue = match priority {
-            None => None,
-            Some(priority) => {
-                let queue = usize::try_from(priority).ok();
-                let expected = queue.filter(|queue| *queue < count);
-                Some(expected.ok_or_else(|| refusal(number, priority, count))?)
-            }
-        };
+        let count = count_of(switch, number);
+        let queue = priority.map(|priority| queue_of(number.into(), priority, count));
+        let queue = queue.transpose()?;
         let changed = match queues {
             None => switch.change_port(number, setting.of_port(config)),
             Some(mut queues) => {
@@ -101,14 +105,18 @@ pub(crate) fn set(
     Ok(())
 }
 
-fn refusal(port: u16, priority: i32, count: usize) -> String {
-    match count {
-        1 => format!("priority: {priority} given, 0 expected: port {port} has one queue"),
-        _ => format!(
-            "priority: {priority} given, 0 to {} expected: port {port} has {count} queues",
-            count - 1
-        ),
-    }
+/// The queue of a priority, among so many.
+fn queue_of(port: i32, priority: i32, count: usize) -> Result<usize, String> {
+    let queue = usize::try_from(priority).ok();
+    queue
+        .filter(|queue| *queue < count)
+        .ok_or_else(|| match count {
+            1 => format!("priority: {priority} given, 0 expected: port {port} has one queue"),
+            _ => format!(
+                "priority: {priority} given, 0 to {} expected: port {port} has {count} queues",
+                count - 1
+            ),
+        })
 }
 
 #[cfg(test)]

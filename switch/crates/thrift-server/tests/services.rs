@@ -799,8 +799,10 @@ fn groups_lags_and_mirrors_reach_the_switch() {
     assert!(text(target.set_egress_priority_queue_rate(2, -1, 10)).contains("has 8 queues"));
     // simple_switch has queues of ports that it does not have.
     target
-        .set_egress_priority_queue_depth(9, 1, 10)
+        .set_egress_priority_queue_depth(9, 7, 10)
         .expect("ignored");
+    assert!(text(target.set_egress_priority_queue_depth(9, 8, 10)).contains("has 8 queues"));
+    assert!(text(target.set_egress_priority_queue_rate(9, -1, 10)).contains("has 8 queues"));
     assert_eq!(target.get_time_elapsed_us().expect("a time"), 0);
     assert_eq!(target.get_time_since_epoch_us().expect("a time"), 5);
     let ports = bench.standard().bm_dev_mgr_show_ports().expect("ports");
