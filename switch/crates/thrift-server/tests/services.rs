@@ -364,7 +364,9 @@ fn a_prefix_is_counted_from_the_first_bit_of_the_first_byte() {
     assert_eq!(add([1, 0xFF], 16).expect("added"), 1);
     assert_eq!(add([1, 0xFE], 16).expect("added"), 2);
     assert_eq!(code(add([1, 0xFE], 17)), Code::BAD_MATCH_KEY);
-    for (handle, port, prefix) in [(0, [1, 0xFF], 8), (2, [1, 0xFE], 16)] {
+    // Bits beyond the prefix are told as they were given, but none that the field does not have.
+    assert_eq!(add([0xFF, 0x55], 12).expect("added"), 3);
+    for (handle, port, prefix) in [(0, [1, 0xFF], 8), (2, [1, 0xFE], 16), (3, [1, 0x55], 12)] {
         let entry = client.bm_mt_get_entry(0, routes(), handle);
         let key = entry.expect("an entry").match_key.expect("a key");
         assert_eq!(key, [exact(&[0; 6]), lpm(&port, prefix)]);

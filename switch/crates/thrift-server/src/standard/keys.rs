@@ -10,7 +10,7 @@ use bmv2_thrift::standard::{
 use v1model::entries::{EntryKey, KeyField, MatchField, MatchKind, TableInfo};
 
 use super::lookup::{TableResult, refused};
-use super::values::{bytes_of, exact, masked, prefix_given, prefix_mask, prefix_told};
+use super::values::{bytes_of, exact, fit, masked, prefix_given, prefix_mask, prefix_told};
 
 /// BMv2's priority of entries of tables without priorities.
 const NO_PRIORITY: i32 = -1;
@@ -102,6 +102,19 @@ fn match_field(field: &KeyField, param: &BmMatchParam) -> Option<MatchField> {
         }
         _ => return None,
     })
+}
+
+/// A key that a client gives, without the bits of prefixes that are beyond their fields.
+pub(super) fn with_fitting_prefixes(
+    table: &TableInfo,
+    mut params: Vec<BmMatchParam>,
+) -> Vec<BmMatchParam> {
+    for (field, param) in table.key.iter().zip(&mut params) {
+        if let Some(key) = param.lpm.as_mut().and_then(|lpm| lpm.key.as_mut()) {
+            *key = fit(key, field.bits).to_vec();
+        }
+    }
+    params
 }
 
 fn param(kind: Type) -> BmMatchParam {

@@ -77,10 +77,12 @@ impl Standard {
         + Send
         + 'static,
     ) -> thrift::Result<i32> {
-        let (name, given) = (table.clone(), key.clone());
-        let added = self.change(cxt_id, move |program| {
+        let name = table.clone();
+        let (added, given) = self.change(cxt_id, move |program| {
             let handle = add(program, &table, &key)?;
-            listing::by_handle(program, &table, handle)
+            let (_, info) = lookup::table(program.pipeline(), &table)?;
+            let given = keys::with_fitting_prefixes(info, key);
+            Ok((listing::by_handle(program, &table, handle)?, given))
         })?;
         self.given.remember(&name, &added, given);
         Ok(added.entry_handle.unwrap_or(0))
