@@ -4,11 +4,12 @@
     command_line.py [--simple-switch PATH] [--cli PATH] [--only NAME] [--random N] [--seed S]
     command_line.py --record      rewrites differences.json; `subject` of a new one is empty
 
-`sessions` has the commands, a file for each switch that is started: the program, then a command a
-line. `send PORT PORTS FRAME` is one of ours: the frame, in hexadecimal, comes in at the port; the
-answer is the frame that leaves each of PORTS (`1+2`, or `-` for none). A last session has every
-command that the command line lists, without arguments, with one and with nine. Both switches get
-the same options, ports and commands, one after another, and each answer is compared.
+`sessions` has the commands, a file for each switch that is started: the program, with options of
+the target after it, then a command a line. `send PORT PORTS FRAME` is one of ours: the frame, in
+hexadecimal, comes in at the port; the answer is the frame that leaves each of PORTS (`1+2`, or `-`
+for none). A last session has every command that the command line lists, without arguments, with
+one and with nine. Both switches get the same options, ports and commands, one after another, and
+each answer is compared.
 
 differences.json has the answers that may differ. Each names as `subject` a row of the table in
 docs/thrift.md, which has the reason. A difference that is not listed is an error, and so is a
@@ -79,6 +80,7 @@ class Session:
     name: str
     program: str
     commands: tuple[str, ...]
+    options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,9 +111,9 @@ def written_sessions() -> list[Session]:
     for path in sorted(SESSIONS.glob("*.txt")):
         lines = [line.strip() for line in path.read_text().splitlines()]
         head, *commands = [line for line in lines if line and not line.startswith("#")]
-        word, program = head.split()
+        word, program, *options = head.split()
         assert word == "program", f"{path} begins with 'program' and its path"
-        found.append(Session(path.stem, program, tuple(commands)))
+        found.append(Session(path.stem, program, tuple(commands), tuple(options)))
     return found
 
 
@@ -161,13 +163,13 @@ def _normal_dump(answer: str) -> str:
 
 
 @contextmanager
-def _running(switch: Path, program: Path, folder: Path) -> Iterator[None]:
+def _running(switch: Path, session: Session, folder: Path) -> Iterator[None]:
     """Run a switch, of whichever kind, in a folder."""
     with (folder / "switch.log").open("wb") as log:
         notifications = f"ipc://{folder}/notifications.ipc"
         call = [str(switch), *_OPTIONS, "--notifications-addr", notifications]
         call += [word for port in _PORTS for word in ("-i", f"{port}@s{port}")]
-        call += [str(program), *_TARGET_OPTIONS]
+        call += [str(REPOSITORY / session.program), *_TARGET_OPTIONS, *session.options]
         process = subprocess.Popen(call, cwd=folder, stdout=log, stderr=subprocess.STDOUT)
 
         def check_alive() -> None:
@@ -229,7 +231,7 @@ def _answers(session: Session, switch: Path, cli: str) -> list[str]:
     with (
         tempfile.TemporaryDirectory() as folder,
         _Wires() as wires,
-        _running(switch, REPOSITORY / session.program, Path(folder)),
+        _running(switch, session, Path(folder)),
     ):
         command_line = CommandLine(_PORT, cli, Path(folder))
         for command in session.commands:
@@ -288,7 +290,7 @@ def _inside() -> None:
     subprocess.run(["mount", "-t", "sysfs", "sysfs", "/sys"], check=True)
     make_wires((f"s{port}", f"t{port}") for port in _PORTS)
     sessions = [
-        Session(each["name"], each["program"], tuple(each["commands"]))
+        Session(each["name"], each["program"], tuple(each["commands"]), tuple(each["options"]))
         for each in asked["sessions"]
     ]
     print(json.dumps(_run_inside(sessions, Path(asked["switch"]), asked["cli"])))
