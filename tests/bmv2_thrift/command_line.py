@@ -63,11 +63,12 @@ _PORT = 9090
 _OPTIONS = ("--device-id", "7", "--thrift-port", str(_PORT))
 _TARGET_OPTIONS = ("--", "--enable-swap")
 _TIMEOUT_S = 1800
-# Commands of Python's cmd.Cmd, and one that runs a program of the machine.
-SEND = "send"
+_SEND = "send"
 _PORTS = (1, 2)
+# Of packet(7): ETH_P_ALL, PACKET_OUTGOING.
 _ALL_PROTOCOLS, _OUTGOING = 3, 4
 _FRAME_TIMEOUT_S = 20.0
+# Commands of Python's cmd.Cmd, and one that runs a program of the machine.
 _NOT_OF_A_SWITCH = {"EOF", "help", "shell"}
 WRONG_ARGUMENTS = "wrong arguments"
 _THE_SWITCH_HAS_ENDED = "(the switch has ended)"
@@ -235,7 +236,7 @@ def _answers(session: Session, switch: Path, cli: str) -> list[str]:
     ):
         command_line = CommandLine(_PORT, cli, Path(folder))
         for command in session.commands:
-            if command.startswith(f"{SEND} "):
+            if command.startswith(f"{_SEND} "):
                 _, into, out_of, frame = command.split()
                 ports = [int(port) for port in out_of.split("+") if port != "-"]
                 answers.append(wires.send(int(into), ports, bytes.fromhex(frame)))
@@ -267,10 +268,14 @@ def answers_of(sessions: list[Session], switch: Path, cli: str) -> Answers:
         SwitchError: a session could not be run.
 
     """
-    asked = {"sessions": [asdict(session) for session in sessions], "switch": str(switch)}
+    asked = {
+        "sessions": [asdict(session) for session in sessions],
+        "switch": str(switch),
+        "cli": str(_found(cli)),
+    }
     ended = subprocess.run(
         [*enter(), "unshare", "--mount", "--", sys.executable, __file__, "--inside"],
-        input=json.dumps(asked | {"cli": cli}),
+        input=json.dumps(asked),
         capture_output=True,
         text=True,
         timeout=_TIMEOUT_S,
@@ -297,11 +302,19 @@ def _inside() -> None:
 
 
 def differences(sessions: list[Session], bmv2: Answers, here: Answers) -> list[Difference]:
-    """The answers that differ, in order. A session that ends early has no further answers."""
+    """The answers that differ, in order.
+
+    Raises:
+        SwitchError: a switch has ended before the last command of a session.
+
+    """
     found = []
     for session in sessions:
         theirs, ours = bmv2[session.name], here[session.name]
-        for command, their, our in zip(session.commands, theirs, ours, strict=False):
+        least = min(len(theirs), len(ours))
+        if least < len(session.commands):
+            raise SwitchError(f"{session.name}: a switch ended at: {session.commands[least - 1]}")
+        for command, their, our in zip(session.commands, theirs, ours, strict=True):
             if their != our:
                 found.append(Difference(session.name, command, their, our))
     return found
@@ -344,6 +357,11 @@ def record(found: list[Difference]) -> None:
     DIFFERENCES.write_text(json.dumps(rows, indent=1) + "\n")
 
 
+def _found(program: str) -> Path:
+    """The path of a program that is there (`programs_missing`); switches run in other folders."""
+    return Path(shutil.which(program) or program).absolute()
+
+
 def programs_missing(switch: str, cli: str) -> str:
     """Why nothing can be compared; empty if it can."""
     missing = [name for name in (switch, cli) if shutil.which(name) is None]
@@ -360,9 +378,7 @@ def all_sessions(cli: str) -> list[Session]:
 
 def compare(sessions: list[Session], switch: str, cli: str) -> Compared:
     """Run the sessions on both switches."""
-    stock = shutil.which(switch)
-    assert stock is not None
-    bmv2 = answers_of(sessions, Path(stock), cli)
+    bmv2 = answers_of(sessions, _found(switch), cli)
     here = answers_of(sessions, binary(), cli)
     return Compared(sum(map(len, bmv2.values())), differences(sessions, bmv2, here))
 
@@ -401,9 +417,8 @@ def main() -> int:
     if why := programs_missing(given.simple_switch, given.cli):
         print(why)
         return 0
-    cli = shutil.which(given.cli) or given.cli
-    sessions = [each for each in all_sessions(cli) if given.only in each.name]
-    compared = compare(sessions, given.simple_switch, cli)
+    sessions = [each for each in all_sessions(given.cli) if given.only in each.name]
+    compared = compare(sessions, given.simple_switch, given.cli)
     if given.record:
         record(compared.found)
     wrong = not_as_listed(compared.found, sessions)
@@ -415,7 +430,7 @@ def main() -> int:
     )
     different = 0
     if given.random:
-        different = compare_random(given.random, given.seed, given.simple_switch, cli)
+        different = compare_random(given.random, given.seed, given.simple_switch, given.cli)
     return 1 if wrong or different else 0
 
 

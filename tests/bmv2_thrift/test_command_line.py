@@ -11,6 +11,7 @@ from command_line import (
     all_sessions,
     commands_of,
     compare,
+    differences,
     listed,
     normal,
     not_as_listed,
@@ -21,7 +22,7 @@ from command_line import (
 )
 from namespaces import skip_without_interfaces
 from random_commands import random_commands
-from simple_switch import CLI, SWITCH
+from simple_switch import CLI, SWITCH, SwitchError
 
 HELP = """
 Documented commands (type help <topic>):
@@ -86,6 +87,14 @@ def test_a_difference_is_wrong_unless_it_is_listed_and_occurs(
     assert len(not_as_listed([one, one], sessions)) == 1
     # A session that was not run says nothing of its differences.
     assert not_as_listed([], []) == []
+
+
+def test_no_command_is_left_out_because_a_switch_has_ended() -> None:
+    sessions = [Session("s", "p", ("first", "second"))]
+    with pytest.raises(SwitchError, match="s: a switch ended at: first"):
+        differences(sessions, {"s": ["ended"]}, {"s": ["a", "b"]})
+    both = differences(sessions, {"s": ["a", "ended"]}, {"s": ["a", "b"]})
+    assert both == [Difference("s", "second", "ended", "b")]
 
 
 def test_the_commands_are_those_that_help_lists() -> None:
