@@ -52,7 +52,9 @@ pub(crate) fn plan(
         Entity::CounterEntry(entry) => array::counter(pipeline, kind, entry),
         Entity::MeterEntry(entry) => array::meter(pipeline, kind, entry),
         Entity::RegisterEntry(entry) => array::register(pipeline, kind, entry),
-        Entity::PacketReplicationEngineEntry(entry) => replication::entry(limits, kind, entry),
+        Entity::PacketReplicationEngineEntry(entry) => {
+            replication::entry(pipeline, limits, kind, entry)
+        }
         Entity::ValueSetEntry(entry) => value_set(pipeline, kind, entry),
         Entity::DigestEntry(entry) => digest(pipeline, kind, entry),
         Entity::ExternEntry(_) => Err(translate::unimplemented_entity("extern_entry")),

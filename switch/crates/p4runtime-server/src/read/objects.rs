@@ -56,14 +56,17 @@ impl Reader<'_> {
         });
         let message = |view: &View<'_>, (multicast_group_id, replicas): (u32, Vec<Replica>)| {
             let annotation = view.annotations().of_group(multicast_group_id);
+            let replicas = translate::replica_messages(
+                &format!("multicast group {multicast_group_id}"),
+                &self.pipeline.ports,
+                &replicas,
+                &annotation.deprecated_ports,
+            )?;
             Ok(pre_entity(
                 p4::packet_replication_engine_entry::Type::MulticastGroupEntry(
                     p4::MulticastGroupEntry {
                         multicast_group_id,
-                        replicas: translate::replica_messages(
-                            &replicas,
-                            &annotation.deprecated_ports,
-                        ),
+                        replicas,
                         metadata: annotation.metadata,
                     },
                 ),
@@ -87,10 +90,10 @@ impl Reader<'_> {
         });
         let message = |view: &View<'_>, (id, session): (u32, CloneSession)| {
             let deprecated = view.annotations().deprecated_ports(id);
+            let ports = &self.pipeline.ports;
+            let entry = translate::clone_session_message(id, ports, &session, deprecated)?;
             Ok(pre_entity(
-                p4::packet_replication_engine_entry::Type::CloneSessionEntry(
-                    translate::clone_session_message(id, &session, deprecated),
-                ),
+                p4::packet_replication_engine_entry::Type::CloneSessionEntry(entry),
             ))
         };
         self.objects(
@@ -161,7 +164,7 @@ impl Reader<'_> {
         let one = (id != 0).then_some(move |program: &Program| program.pipeline().group(index, id));
         let message = |_: &View<'_>, group: ProfileGroup| {
             Ok(p4::entity::Entity::ActionProfileGroup(
-                profile.group_message(&group),
+                profile.group_message(&group)?,
             ))
         };
         self.objects(

@@ -12,6 +12,7 @@ use super::arrays::{Array, Cell, MeterKind};
 use super::digest::Digest;
 use super::keys::{Key, Keys, kind_name};
 use super::pipeline::{BoundPipeline, ValueSet};
+use super::ports::Ports;
 use super::profile::Profile;
 use super::shape::{Shape, Widths};
 use super::table::{BoundAction, BoundTable, Param};
@@ -49,6 +50,7 @@ impl BoundPipeline {
         let value_sets = binder.value_sets()?;
         let digests = binder.digests()?;
         let [packet_in, packet_out] = controller_headers(info, &types)?;
+        let ports = Ports::new(&types);
         let table_by_id = tables
             .iter()
             .enumerate()
@@ -65,6 +67,7 @@ impl BoundPipeline {
             digests,
             packet_in,
             packet_out,
+            ports,
             table_by_id,
         })
     }
@@ -327,6 +330,7 @@ impl<'a> Binder<'a> {
                 },
                 max_member_weight: u32::try_from(max_member_weight).unwrap_or(0),
                 weights_disallowed: given.weights_disallowed,
+                ports: Ports::new(self.types),
                 table: None,
             });
         }

@@ -8,6 +8,7 @@ mod bind;
 mod digest;
 mod keys;
 mod pipeline;
+mod ports;
 mod profile;
 mod refusals;
 mod replication;

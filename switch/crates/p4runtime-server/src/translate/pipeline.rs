@@ -7,6 +7,7 @@ use v1model::entries::EntryKey;
 use super::arrays::Array;
 use super::digest::Digest;
 use super::keys::Keys;
+use super::ports::Ports;
 use super::profile::Profile;
 use super::table::BoundTable;
 use crate::error::{UpdateError, UpdateResult};
@@ -39,6 +40,8 @@ pub(crate) struct BoundPipeline {
     pub(crate) digests: Vec<Digest>,
     pub(crate) packet_in: ControllerHeader,
     pub(crate) packet_out: ControllerHeader,
+    /// Of replicas.
+    pub(crate) ports: Ports,
     pub(super) table_by_id: HashMap<u32, usize>,
 }
 

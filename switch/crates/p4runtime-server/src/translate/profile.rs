@@ -7,9 +7,8 @@ use v1model::entries::profile::{
 };
 use v1model::entries::{EntryAction, TableEntry};
 
-use super::replication::port_number;
+use super::ports::Ports;
 use super::table::BoundTable;
-use crate::bytestring;
 use crate::error::{UpdateError, UpdateResult};
 use crate::ids::nonzero;
 use crate::proto::p4::v1 as p4;
@@ -27,6 +26,8 @@ pub(crate) struct Profile {
     pub(crate) max_member_weight: u32,
     /// Controllers give no weights; all members have the same.
     pub(crate) weights_disallowed: bool,
+    /// Of `watch_port`.
+    pub(crate) ports: Ports,
     /// Position in [`super::BoundPipeline::tables`] of the first table that uses it.
     pub(crate) table: Option<usize>,
 }
@@ -105,8 +106,8 @@ impl Profile {
             #[allow(deprecated)]
             let watch = match &given.watch_kind {
                 None => None,
-                Some(WatchKind::Watch(port)) => numeric_watch(*port, &object)?,
-                Some(WatchKind::WatchPort(port)) => watch_port(port, &object)?,
+                Some(WatchKind::Watch(port)) => self.numeric_watch(*port, &object)?,
+                Some(WatchKind::WatchPort(port)) => self.watch_port(port, &object)?,
             };
             actions.push(WeightedAction {
                 call: table.action_call(action, false)?,
@@ -131,19 +132,19 @@ impl Profile {
         set: &[WeightedAction],
     ) -> UpdateResult<Option<p4::ActionProfileActionSet>> {
         use p4::action_profile_action::WatchKind;
+        let object = format!("{}: action set", table.name);
         let mut actions = Vec::with_capacity(set.len());
         for action in set {
             let Some(call) = table.action_message(&action.call)? else {
                 return Ok(None);
             };
+            #[allow(deprecated)]
+            let kinds = (WatchKind::Watch, WatchKind::WatchPort);
+            let watch_kind = self.told_watch(action.watch, &object, kinds)?;
             actions.push(p4::ActionProfileAction {
                 action: Some(call),
                 weight: self.weight_message(action.weight),
-                #[allow(deprecated)]
-                watch_kind: action.watch.map(|watch| match watch.numeric {
-                    true => WatchKind::Watch(port_as_i32(watch)),
-                    false => WatchKind::WatchPort(port_as_bytes(watch)),
-                }),
+                watch_kind,
             });
         }
         Ok(Some(p4::ActionProfileActionSet {
@@ -178,8 +179,8 @@ impl Profile {
             #[allow(deprecated)]
             let watch = match &member.watch_kind {
                 None => None,
-                Some(WatchKind::Watch(port)) => numeric_watch(*port, &object)?,
-                Some(WatchKind::WatchPort(port)) => watch_port(port, &object)?,
+                Some(WatchKind::Watch(port)) => self.numeric_watch(*port, &object)?,
+                Some(WatchKind::WatchPort(port)) => self.watch_port(port, &object)?,
             };
             members.push(GroupMember {
                 member: member.member_id,
@@ -195,24 +196,77 @@ impl Profile {
     }
 
     /// A group as a controller sees it.
-    pub(crate) fn group_message(&self, group: &ProfileGroup) -> p4::ActionProfileGroup {
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION`: the mapping of ports does not have one that is watched.
+    pub(crate) fn group_message(
+        &self,
+        group: &ProfileGroup,
+    ) -> UpdateResult<p4::ActionProfileGroup> {
         use p4::action_profile_group::Member;
         use p4::action_profile_group::member::WatchKind;
-        let members = group.members.iter().map(|member| Member {
-            member_id: member.member,
-            weight: self.weight_message(member.weight),
+        let object = format!("{}: group {}", self.name, group.id);
+        let mut members = Vec::with_capacity(group.members.len());
+        for member in &group.members {
             #[allow(deprecated)]
-            watch_kind: member.watch.map(|watch| match watch.numeric {
-                true => WatchKind::Watch(port_as_i32(watch)),
-                false => WatchKind::WatchPort(port_as_bytes(watch)),
-            }),
-        });
-        p4::ActionProfileGroup {
+            let kinds = (WatchKind::Watch, WatchKind::WatchPort);
+            let watch_kind = self.told_watch(member.watch, &object, kinds)?;
+            members.push(Member {
+                member_id: member.member,
+                weight: self.weight_message(member.weight),
+                watch_kind,
+            });
+        }
+        Ok(p4::ActionProfileGroup {
             action_profile_id: self.id,
             group_id: group.id,
-            members: members.collect(),
+            members,
             max_size: i32::try_from(group.max_size).unwrap_or(i32::MAX),
+        })
+    }
+
+    /// Reads the port of `watch_port`. An empty value means none.
+    fn watch_port(&self, value: &[u8], object: &str) -> UpdateResult<Option<WatchPort>> {
+        if value.is_empty() {
+            return Ok(None);
         }
+        Ok(Some(WatchPort {
+            port: self.ports.read(value, object, "watch_port")?,
+            numeric: false,
+        }))
+    }
+
+    /// Reads the port of the deprecated field `watch`. 0 means none.
+    fn numeric_watch(&self, value: i32, object: &str) -> UpdateResult<Option<WatchPort>> {
+        match u32::try_from(value) {
+            Ok(0) => Ok(None),
+            Ok(port) => Ok(Some(WatchPort {
+                port: self.ports.read_number(port, object, "watch")?,
+                numeric: true,
+            })),
+            Err(_) => Err(UpdateError::invalid(format!(
+                "{object}: watch: {value} given, a port expected"
+            ))),
+        }
+    }
+
+    /// A watched port as a controller sees it. `deprecated` and `bytes` make the message of the field
+    /// that it was given in.
+    fn told_watch<K>(
+        &self,
+        watch: Option<WatchPort>,
+        object: &str,
+        (deprecated, bytes): (impl FnOnce(i32) -> K, impl FnOnce(Vec<u8>) -> K),
+    ) -> UpdateResult<Option<K>> {
+        let Some(watch) = watch else {
+            return Ok(None);
+        };
+        Ok(Some(if watch.numeric {
+            let port = self.ports.tell_number(watch.port, object, "watch")?;
+            deprecated(i32::try_from(port).unwrap_or(i32::MAX))
+        } else {
+            bytes(self.ports.tell(watch.port, object, "watch_port")?)
+        }))
     }
 }
 
@@ -288,37 +342,4 @@ impl BoundTable {
             r#type: Some(action),
         }))
     }
-}
-
-/// The port of `watch_port`. An empty value means none.
-fn watch_port(value: &[u8], object: &str) -> UpdateResult<Option<WatchPort>> {
-    if value.is_empty() {
-        return Ok(None);
-    }
-    Ok(Some(WatchPort {
-        port: port_number(value, object, "watch_port")?,
-        numeric: false,
-    }))
-}
-
-/// The port of the deprecated field `watch`. 0 means none.
-fn numeric_watch(value: i32, object: &str) -> UpdateResult<Option<WatchPort>> {
-    match u32::try_from(value) {
-        Ok(0) => Ok(None),
-        Ok(port) => Ok(Some(WatchPort {
-            port,
-            numeric: true,
-        })),
-        Err(_) => Err(UpdateError::invalid(format!(
-            "{object}: watch: {value} given, a port expected"
-        ))),
-    }
-}
-
-fn port_as_i32(watch: WatchPort) -> i32 {
-    i32::try_from(watch.port).unwrap_or(i32::MAX)
-}
-
-fn port_as_bytes(watch: WatchPort) -> Vec<u8> {
-    bytestring::canonical(&watch.port.to_be_bytes())
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use switch::{CloneSession, Replica};
 
-use crate::bytestring;
+use super::ports::Ports;
 use crate::error::{UpdateError, UpdateResult};
 use crate::proto::p4::v1 as p4;
 
@@ -15,6 +15,7 @@ const CLASS_OF_SERVICE_MAX: u32 = 255;
 /// "CloneSessionEntry"). Also returns for each whether its port is in the field that 1.4.0 deprecated.
 pub(crate) fn replicas(
     object: &str,
+    ports: &Ports,
     given: &[p4::Replica],
 ) -> UpdateResult<(Vec<Replica>, Vec<bool>)> {
     use p4::replica::PortKind;
@@ -29,8 +30,10 @@ pub(crate) fn replicas(
         }
         #[allow(deprecated)]
         let (port, in_deprecated) = match &replica.port_kind {
-            Some(PortKind::EgressPort(port)) => (*port, true),
-            Some(PortKind::Port(value)) => (port_number(value, object, "port")?, false),
+            Some(PortKind::EgressPort(port)) => {
+                (ports.read_number(*port, object, "egress_port")?, true)
+            }
+            Some(PortKind::Port(value)) => (ports.read(value, object, "port")?, false),
             None => {
                 return Err(UpdateError::invalid(format!(
                     "{object}: a replica has no port"
@@ -56,16 +59,17 @@ pub(crate) fn replicas(
     Ok((result, deprecated))
 }
 
-/// Reads a port number.
-pub(super) fn port_number(value: &[u8], object: &str, field: &str) -> UpdateResult<u32> {
-    let wide = bytestring::parse(value, 32, object, field).map_err(UpdateError::as_invalid)?;
-    let bytes = wide.iter();
-    Ok(bytes.fold(0, |number, byte| (number << 8) | u32::from(*byte)))
-}
-
 /// Replicas as a controller sees them; `deprecated`: for each, whether its port is in the field that
 /// 1.4.0 deprecated.
-pub(crate) fn replica_messages(replicas: &[Replica], deprecated: &[bool]) -> Vec<p4::Replica> {
+///
+/// # Errors
+/// `FAILED_PRECONDITION`: the mapping of ports does not have one.
+pub(crate) fn replica_messages(
+    object: &str,
+    ports: &Ports,
+    replicas: &[Replica],
+    deprecated: &[bool],
+) -> UpdateResult<Vec<p4::Replica>> {
     use p4::replica::PortKind;
     let replicas = replicas.iter().enumerate();
     replicas
@@ -73,15 +77,15 @@ pub(crate) fn replica_messages(replicas: &[Replica], deprecated: &[bool]) -> Vec
             let in_deprecated = deprecated.get(position).copied().unwrap_or(false);
             #[allow(deprecated)]
             let port_kind = if in_deprecated {
-                PortKind::EgressPort(replica.port)
+                PortKind::EgressPort(ports.tell_number(replica.port, object, "egress_port")?)
             } else {
-                PortKind::Port(bytestring::canonical(&replica.port.to_be_bytes()))
+                PortKind::Port(ports.tell(replica.port, object, "port")?)
             };
-            p4::Replica {
+            Ok(p4::Replica {
                 port_kind: Some(port_kind),
                 instance: replica.rid.into(),
                 backup_replicas: Vec::new(),
-            }
+            })
         })
         .collect()
 }
@@ -89,6 +93,7 @@ pub(crate) fn replica_messages(replicas: &[Replica], deprecated: &[bool]) -> Vec
 /// Reads a clone session. Also returns for each replica whether its port is in the deprecated field.
 pub(crate) fn clone_session(
     object: &str,
+    ports: &Ports,
     entry: &p4::CloneSessionEntry,
 ) -> UpdateResult<(CloneSession, Vec<bool>)> {
     if entry.class_of_service > CLASS_OF_SERVICE_MAX {
@@ -103,7 +108,7 @@ pub(crate) fn clone_session(
             entry.packet_length_bytes
         ))
     })?;
-    let (replicas, deprecated) = replicas(object, &entry.replicas)?;
+    let (replicas, deprecated) = replicas(object, ports, &entry.replicas)?;
     let session = CloneSession {
         replicas,
         class_of_service: entry.class_of_service,
@@ -113,15 +118,20 @@ pub(crate) fn clone_session(
 }
 
 /// A clone session as a controller sees it.
+///
+/// # Errors
+/// As [`replica_messages`].
 pub(crate) fn clone_session_message(
     session_id: u32,
+    ports: &Ports,
     session: &CloneSession,
     deprecated: &[bool],
-) -> p4::CloneSessionEntry {
-    p4::CloneSessionEntry {
+) -> UpdateResult<p4::CloneSessionEntry> {
+    let object = format!("clone session {session_id}");
+    Ok(p4::CloneSessionEntry {
         session_id,
-        replicas: replica_messages(&session.replicas, deprecated),
+        replicas: replica_messages(&object, ports, &session.replicas, deprecated)?,
         class_of_service: session.class_of_service,
         packet_length_bytes: i32::try_from(session.packet_length_bytes).unwrap_or(i32::MAX),
-    }
+    })
 }

@@ -30,6 +30,10 @@ const VALUES_MAX: usize = 65_536;
 const STRING_BYTES_MAX: usize = 256;
 /// Values that an error names as examples.
 const EXAMPLES: usize = 8;
+/// The translation of PSA's type of ports (specification, section "Translation of Port Numbers").
+const PSA_PORTS: &str = "p4.org/psa/v1/PortId_t";
+/// Widest port number.
+const PORT_BITS_MAX: u32 = 32;
 
 /// The mappings between controllers' values and the switch's, by the name of the type or by the URI of its
 /// translation.
@@ -45,6 +49,8 @@ struct Mapping {
     bits: u32,
     /// The controllers' values as they are written, with the switch's.
     values: Vec<(String, Bits)>,
+    /// The type is that of ports, also where P4Info names no type.
+    ports: bool,
 }
 
 /// The reason why mappings are refused.
@@ -58,6 +64,8 @@ pub struct MappingsError(String);
 struct GivenMapping {
     bits: u32,
     values: Members<Number>,
+    #[serde(default)]
+    ports: bool,
 }
 
 /// A number, or a string that has one.
@@ -129,7 +137,11 @@ impl Mapping {
             }
             values.push((controllers, value));
         }
-        Ok(Self { bits, values })
+        Ok(Self {
+            bits,
+            values,
+            ports: given.ports,
+        })
     }
 }
 
@@ -328,6 +340,8 @@ impl Translation {
 pub(crate) struct Types<'a> {
     info: &'a p4info::P4TypeInfo,
     translations: HashMap<&'a str, Arc<Translation>>,
+    /// That of ports where P4Info names no type.
+    ports: Option<Arc<Translation>>,
 }
 
 impl<'a> Types<'a> {
@@ -337,6 +351,7 @@ impl<'a> Types<'a> {
         let mut types = Self {
             info,
             translations: HashMap::new(),
+            ports: None,
         };
         // In order, so that the same error is told each time.
         let names: BTreeSet<&String> = info.new_types.keys().collect();
@@ -346,10 +361,43 @@ impl<'a> Types<'a> {
             };
             if let Some(mapping) = mappings.of(name, uri) {
                 let translation = Arc::new(Translation::new(name, sdn, mapping)?);
+                if mapping.ports || uri == PSA_PORTS {
+                    types.take_ports(&translation)?;
+                }
                 types.translations.insert(name, translation);
             }
         }
         Ok(types)
+    }
+
+    /// Makes a translation that of ports where P4Info names no type.
+    fn take_ports(&mut self, translation: &Arc<Translation>) -> UpdateResult<()> {
+        let name = &translation.type_name;
+        let is_other = |other: &&Arc<Translation>| {
+            (other.sdn, &other.to_switch) != (translation.sdn, &translation.to_switch)
+        };
+        if let Some(other) = self.ports.as_ref().filter(is_other) {
+            return Err(UpdateError::invalid(format!(
+                "--translation: types {} and {name} are both those of ports, with other values",
+                other.type_name
+            )));
+        }
+        if translation.bits > PORT_BITS_MAX {
+            return Err(UpdateError::invalid(format!(
+                "--translation: type {name}: ports of {} bits, at most {PORT_BITS_MAX} expected",
+                translation.bits
+            )));
+        }
+        self.ports = Some(Arc::clone(translation));
+        Ok(())
+    }
+
+    /// The values of ports where P4Info names no type: those of replicas and `watch_port`.
+    pub(crate) fn ports(&self) -> ValueType {
+        match &self.ports {
+            None => ValueType::plain(PORT_BITS_MAX),
+            Some(translation) => ValueType::of(translation),
+        }
     }
 
     /// The types as P4Info has them.
@@ -438,10 +486,7 @@ impl<'a> Types<'a> {
                 program_bits.unwrap_or(0)
             ));
         }
-        Ok(ValueType {
-            bits: translation.bits,
-            translation: Some(Arc::clone(translation)),
-        })
+        Ok(ValueType::of(translation))
     }
 
     /// The translation of an array's index; `None`: controllers use the program's indices.
@@ -479,6 +524,14 @@ impl ValueType {
         Self {
             bits,
             translation: None,
+        }
+    }
+
+    /// Of a translated type.
+    fn of(translation: &Arc<Translation>) -> Self {
+        Self {
+            bits: translation.bits,
+            translation: Some(Arc::clone(translation)),
         }
     }
 

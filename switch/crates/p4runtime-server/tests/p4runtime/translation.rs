@@ -1,7 +1,11 @@
 //! Types that have other values for controllers (`@p4runtime_translation`), with mappings given at start.
 
+use p4::action_profile_action::WatchKind as ActionWatch;
+use p4::action_profile_group::member::WatchKind as MemberWatch;
 use p4::entity::Entity;
 use p4::p4_data::Data;
+use p4::packet_replication_engine_entry::Type as Replication;
+use p4::replica::PortKind;
 use p4::stream_message_request::Update as ToSwitch;
 use p4::stream_message_response::Update as FromSwitch;
 use p4::update::Type;
@@ -28,6 +32,12 @@ fn frame(ether_type: u16) -> Vec<u8> {
 const STRINGS: &str = r#"{
     "port_t": {"bits": 9, "values": {"eth1": 1, "eth2": 2, "cpu": "0x1fe"}},
     "example.org/types": {"bits": 16, "values": {"qinq": "0x9000", "ipv4": 2048}}
+}"#;
+
+/// As [`STRINGS`], and ports where P4Info names no type are of `port_t`, too.
+const PORTS: &str = r#"{
+    "port_t": {"bits": 9, "values": {"eth1": 1, "eth2": 2, "cpu": "0x1fe"}, "ports": true},
+    "example.org/types": {"bits": 16, "values": {}}
 }"#;
 
 /// The same as numbers, ports of 32 bits and EtherTypes of 8.
@@ -277,6 +287,223 @@ async fn strings_stand_for_ports_everywhere() {
     server.stop().await;
 }
 
+fn replicas(ports: &[PortKind]) -> Vec<p4::Replica> {
+    let ports = ports.iter().cloned();
+    let replica = |port| p4::Replica {
+        port_kind: Some(port),
+        ..Default::default()
+    };
+    ports.map(replica).collect()
+}
+
+fn group(ports: &[PortKind]) -> Entity {
+    Entity::PacketReplicationEngineEntry(p4::PacketReplicationEngineEntry {
+        r#type: Some(Replication::MulticastGroupEntry(p4::MulticastGroupEntry {
+            multicast_group_id: 1,
+            replicas: replicas(ports),
+            ..Default::default()
+        })),
+    })
+}
+
+fn session(ports: &[PortKind]) -> Entity {
+    Entity::PacketReplicationEngineEntry(p4::PacketReplicationEngineEntry {
+        r#type: Some(Replication::CloneSessionEntry(p4::CloneSessionEntry {
+            session_id: 7,
+            replicas: replicas(ports),
+            ..Default::default()
+        })),
+    })
+}
+
+/// An entry of `KindsIngress.spread`.
+fn spread(controller: &Controller, action: p4::table_action::Type) -> p4::TableEntry {
+    p4::TableEntry {
+        table_id: controller.table("KindsIngress.spread"),
+        r#match: vec![exact(1, MAC)],
+        action: Some(p4::TableAction {
+            r#type: Some(action),
+        }),
+        ..Default::default()
+    }
+}
+
+/// `KindsIngress.send` to a port.
+fn sending_to(controller: &Controller, port: &[u8]) -> Option<p4::Action> {
+    match controller.call("KindsIngress.send", &[port])?.r#type? {
+        p4::table_action::Type::Action(action) => Some(action),
+        _ => None,
+    }
+}
+
+/// The ports that the copies of a frame leave by.
+async fn copies(server: &mut Server, count: usize) -> Vec<u16> {
+    server.arrive(1, &frame(0x1234));
+    let mut ports = Vec::new();
+    for _ in 0..count {
+        ports.push(server.leave().await.0);
+    }
+    ports.sort_unstable();
+    ports
+}
+
+/// The ports that frames of fifty stations leave by.
+async fn paths(server: &mut Server) -> Vec<u16> {
+    let mut ports = Vec::new();
+    for station in 0..50 {
+        let mut frame = frame(0x1234);
+        frame[11] = station;
+        server.arrive(1, &frame);
+        ports.push(server.leave().await.0);
+    }
+    ports.sort_unstable();
+    ports.dedup();
+    ports
+}
+
+#[tokio::test]
+async fn strings_stand_for_the_ports_of_replicas() {
+    let (mut server, mut controller) = started(PORTS, translated(&strings(), &strings())).await;
+    let port = |name: &str| PortKind::Port(name.as_bytes().to_vec());
+    for entity in [
+        group(&[port("eth1"), port("eth2")]),
+        session(&[port("eth2")]),
+    ] {
+        let inserted = controller.write(Type::Insert, entity.clone()).await;
+        inserted.expect("inserted");
+        assert_eq!(controller.read(entity.clone()).await, [entity]);
+    }
+    let replicating = special(&controller, "KindsIngress.replicate", &[1]);
+    controller.insert(replicating).await.expect("inserted");
+    assert_eq!(copies(&mut server, 2).await, [1, 2]);
+    let mirroring = special(&controller, "KindsIngress.mirror", b"eth1");
+    let modified = controller.modify(Entity::TableEntry(mirroring)).await;
+    modified.expect("modified");
+    assert_eq!(copies(&mut server, 2).await, [1, 2]);
+    #[allow(deprecated)]
+    let number = PortKind::EgressPort(2);
+    for (ports, text) in [
+        (
+            port("eth7"),
+            "\"eth7\" given, a value that the mapping of port_t",
+        ),
+        (
+            number,
+            "egress_port: a number given, a string of the mapping expected",
+        ),
+    ] {
+        let ports = [ports];
+        for entity in [group(&ports), session(&ports)] {
+            let (code, message) = controller.modify(entity).await.expect_err("refused");
+            assert_eq!(code, Code::InvalidArgument, "{message}");
+            assert!(message.contains(text), "{message}");
+        }
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn strings_stand_for_watched_ports() {
+    let (mut server, mut controller) = started(PORTS, translated(&strings(), &strings())).await;
+    let paths_id = controller.profile("KindsIngress.paths");
+    for (member_id, port) in [(1, b"eth1"), (2, b"eth2")] {
+        let member = Entity::ActionProfileMember(p4::ActionProfileMember {
+            action_profile_id: paths_id,
+            member_id,
+            action: sending_to(&controller, port),
+        });
+        let inserted = controller.write(Type::Insert, member).await;
+        inserted.expect("inserted");
+    }
+    let watching = |ports: [&[u8]; 2]| {
+        let members = ports.into_iter().zip(1..);
+        let member = |(port, member_id): (&[u8], _)| p4::action_profile_group::Member {
+            member_id,
+            weight: 1,
+            watch_kind: Some(MemberWatch::WatchPort(port.to_vec())),
+        };
+        Entity::ActionProfileGroup(p4::ActionProfileGroup {
+            action_profile_id: paths_id,
+            group_id: 3,
+            members: members.map(member).collect(),
+            max_size: 6,
+        })
+    };
+    let both = watching([b"eth1", b"eth2"]);
+    let inserted = controller.write(Type::Insert, both.clone()).await;
+    inserted.expect("inserted");
+    let all = Entity::ActionProfileGroup(p4::ActionProfileGroup::default());
+    assert_eq!(controller.read(all).await, [both]);
+    let entry = spread(&controller, p4::table_action::Type::ActionProfileGroupId(3));
+    controller.insert(entry).await.expect("inserted");
+    assert_eq!(paths(&mut server).await, [1, 2]);
+    server.link(1, false);
+    assert_eq!(paths(&mut server).await, [2]);
+    let unknown = controller.modify(watching([b"eth1", b"eth7"])).await;
+    let (code, message) = unknown.expect_err("refused");
+    assert_eq!(code, Code::InvalidArgument, "{message}");
+    assert!(message.contains("watch_port: \"eth7\" given"), "{message}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn numbers_of_the_type_of_ports_of_psa_stand_for_ports_in_deprecated_fields_too() {
+    const PSA: &str = "p4.org/psa/v1/PortId_t";
+    let mappings = NUMBERS.replace("\"port_t\"", &format!("{PSA:?}"));
+    let widths = (SdnType::SdnBitwidth(32), SdnType::SdnBitwidth(8));
+    let mut config = translated(&widths.0, &widths.1);
+    let types = config
+        .p4info
+        .as_mut()
+        .and_then(|info| info.type_info.as_mut());
+    let ports = types.and_then(|types| types.new_types.get_mut("port_t"));
+    let ports = ports.and_then(|ports| ports.representation.as_mut());
+    let Some(p4_new_type_spec::Representation::TranslatedType(translation)) = ports else {
+        panic!("a translated type");
+    };
+    translation.uri = PSA.to_owned();
+    let (mut server, mut controller) = started(&mappings, config).await;
+    #[allow(deprecated)]
+    let group = group(&[
+        PortKind::Port(vec![0x10, 0, 0, 1]),
+        PortKind::EgressPort(0x1000_0002),
+    ]);
+    let inserted = controller.write(Type::Insert, group.clone()).await;
+    inserted.expect("inserted");
+    assert_eq!(controller.read(group.clone()).await, [group]);
+    let replicating = special(&controller, "KindsIngress.replicate", &[1]);
+    controller
+        .insert(replicating.clone())
+        .await
+        .expect("inserted");
+    assert_eq!(copies(&mut server, 2).await, [1, 2]);
+    controller.delete(replicating).await.expect("deleted");
+    let action = |port: u8| {
+        let port = [0x10, 0, 0, port];
+        #[allow(deprecated)]
+        let watch_kind = ActionWatch::Watch(i32::from_be_bytes(port));
+        p4::ActionProfileAction {
+            action: sending_to(&controller, &port),
+            weight: 1,
+            watch_kind: Some(watch_kind),
+        }
+    };
+    let set = p4::ActionProfileActionSet {
+        action_profile_actions: vec![action(1), action(2)],
+        ..Default::default()
+    };
+    let entry = spread(
+        &controller,
+        p4::table_action::Type::ActionProfileActionSet(set),
+    );
+    controller.insert(entry.clone()).await.expect("inserted");
+    assert!(controller.written().await.contains(&entry));
+    assert_eq!(paths(&mut server).await, [1, 2]);
+    server.link(2, false);
+    assert_eq!(paths(&mut server).await, [1]);
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn digests_tell_strings_and_leave_out_what_has_none() {
     let only_one = r#"{
@@ -450,6 +677,11 @@ async fn programs_whose_types_have_no_fitting_mapping_are_refused_by_name() {
     let wrong_bits = r#"{"port_t": {"bits": 10, "values": {}}}"#;
     let too_wide = r#"{"port_t": {"bits": 9, "values": {"0x100000000": 1}}}"#;
     let twice = r#"{"port_t": {"bits": 9, "values": {"1": 1, "0x1": 2}}}"#;
+    let two_for_ports = r#"{
+        "port_t": {"bits": 9, "values": {}, "ports": true},
+        "type_t": {"bits": 16, "values": {}, "ports": true}
+    }"#;
+    let wide_ports = r#"{"port_t": {"bits": 33, "values": {}, "ports": true}}"#;
     for (mappings, port, text) in [
         (
             "{}",
@@ -466,6 +698,12 @@ async fn programs_whose_types_have_no_fitting_mapping_are_refused_by_name() {
         (STRINGS, numbers, "\"eth1\" given, a number expected"),
         (too_wide, numbers, "5 bytes given, 32 bits"),
         (twice, numbers, "the number 0x1 is given twice"),
+        (
+            two_for_ports,
+            numbers,
+            "types port_t and type_t are both those of ports",
+        ),
+        (wide_ports, numbers, "ports of 33 bits, at most 32 expected"),
     ] {
         let server = Server::with_mappings(mappings).await;
         let mut controller = Controller::open(&server).await;
