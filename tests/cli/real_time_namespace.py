@@ -1,14 +1,17 @@
 """Runs the real-time driver's features beside forwarding, in its own namespace; not a test itself.
 
 Prints one JSON object with the switch's output and counters: with `--pcap`, when an interface
-loses its carrier or vanishes under it, and when more comes than its receive ring holds.
+loses its carrier, vanishes under it or is slower than its port, and when more comes than its
+receive ring holds.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -29,6 +32,9 @@ CHUNK = 100
 SLOW_BPS = 16_000
 SLOW_FRAMES = 20
 STALL_S = 0.5
+# More than the kernel and the port's batches hold for an interface of this rate.
+QUEUED = 2_000
+SLOW_INTERFACE = "tbf rate 5mbit burst 3k limit 10m"
 
 
 def captures(folder: Path, threads: str) -> dict[str, Any]:
@@ -146,12 +152,40 @@ def stalled(folder: Path, threads: str) -> dict[str, Any]:
         return ended(switch) | {"stopped_ns": int(STALL_S * 1e9)}
 
 
+def slow_interface(folder: Path, threads: str) -> dict[str, Any]:
+    """Send more to an interface with a rate of its own than the kernel holds for it."""
+    shape = ["tc", "qdisc", "replace", "dev", "c1", "root", *SLOW_INTERFACE.split()]
+    shaped = subprocess.run(shape, capture_output=True, text=True)
+    if shaped.returncode != 0:
+        return {"not_run": shaped.stderr.strip()}
+    options = ("--threads", threads, "-i", "3@c1,fifo=1MB")
+    passing = listener("a1")
+    with running(folder, *options, ports=(1, 3)) as switch:
+        wires = Wires("c0")
+        received = []
+        # The receiver must not lose what it does not read for a while.
+        wires.receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+        for first in range(0, QUEUED, CHUNK):
+            for number in range(first, first + CHUNK):
+                wires.sender.send(frame_of(number))
+            for _ in range(CHUNK):
+                passing.recv(2048)
+            while select.select([wires.receiver], [], [], 0)[0]:
+                received.append(wires.receiver.recv(2048))
+        while len(received) < QUEUED:
+            received.append(wires.receiver.recv(2048))
+        in_order = sum(frame == frame_of(number) for number, frame in enumerate(received))
+        told = ended(switch) | {"sent": QUEUED, "in_order": in_order}
+    subprocess.run(["tc", "qdisc", "delete", "dev", "c1", "root"], check=True)
+    return told
+
+
 def main() -> None:
     """All of it, with the number of threads of the second argument."""
     folder, threads = Path(sys.argv[1]), sys.argv[2]
     make_wires([("a0", "a1"), ("b0", "b1"), ("c0", "c1")])
     # The interface that vanishes is gone afterwards: last.
-    parts = (captures, overflow, stalled, carrier, vanishing)
+    parts = (captures, overflow, stalled, slow_interface, carrier, vanishing)
     told = {part.__name__: part(folder, threads) for part in parts}
     print(json.dumps(told))
 

@@ -11,6 +11,7 @@ from namespaces import told_inside
 INSIDE = Path(__file__).with_name("real_time_namespace.py")
 # Of a ring in which each frame has 2 KB, and of the stop that fills it.
 RING_FRAMES = 4_096
+FRAME_BYTES = 204
 
 
 @pytest.fixture(scope="module", params=["1", "3"], ids=["1-thread", "3-threads"])
@@ -96,3 +97,15 @@ def test_a_full_ring_is_counted_as_such(lived: dict[str, Any]) -> None:
     # It has forwarded all packets that it received, although late.
     assert ports[2]["tx_packets"] + sum(ports[2]["drops"].values()) == ports[1]["rx_packets"]
     assert set(ports[1]["drops"]) == {"rx-ring-full", "pruned"}
+
+
+def test_packets_for_a_slow_interface_wait_in_the_switch(lived: dict[str, Any]) -> None:
+    """None is lost, all leave in order, and the port's queue shows them."""
+    told = lived["slow_interface"]
+    if "not_run" in told:
+        pytest.skip(f"not run: an interface with a rate: {told['not_run']}")
+    port = ports_of(told)[3]
+    assert told["in_order"] == port["tx_packets"] == told["sent"]
+    assert port["drops"] == {}
+    # Less than a quarter is in the kernel and in the port's batches.
+    assert port["fifo_backlog_max_bytes"] > told["sent"] * FRAME_BYTES // 2

@@ -8,10 +8,9 @@ use crate::packet::PacketDriver;
 use crate::tx::{Flushed, Sending};
 use crate::xdp::XdpDriver;
 
-/// A driver. No call blocks.
+/// A driver, boxed because one is much larger than the other. No call blocks.
 pub(crate) enum Driver {
-    Packet(PacketDriver),
-    /// Boxed, because it is much larger.
+    Packet(Box<PacketDriver>),
     Xdp(Box<XdpDriver>),
 }
 
@@ -97,11 +96,7 @@ impl Driver {
 
     /// Whether the kernel has not taken all frames of an earlier flush, so another flush is needed.
     pub(crate) fn is_stuck(&self) -> bool {
-        match self {
-            // A frame that the kernel refuses is lost.
-            Driver::Packet(_) => false,
-            Driver::Xdp(driver) => driver.is_stuck(),
-        }
+        of!(self, driver => driver.is_stuck())
     }
 
     /// Whether they must be flushed before another is collected.

@@ -78,7 +78,9 @@ pub struct PortOptions {
     pub max_frame_bytes: Option<usize>,
     /// Frames collected before they are handed to the kernel unasked; 1 to 1024. Default 64.
     pub tx_batch_frames: usize,
-    /// Kernel memory frames being sent may take, bytes. Default 4 MiB.
+    /// Kernel memory frames being sent may take, bytes. Default 4 MiB. By AF_PACKET, the system's default
+    /// (`net.core.wmem_default`) holds where the queueing discipline has a rate (htb, tbf): frames beyond
+    /// it wait in the switch ([`crate::Port::is_stuck`]).
     pub tx_buffer_bytes: usize,
     /// Receive frames for any destination address. Default true: a switch must.
     pub promiscuous: bool,

@@ -132,6 +132,11 @@ impl PacketDriver {
         self.tx.push_buffer(buffer, frame, sending);
     }
 
+    /// Whether the kernel had no room for all frames of the last flush.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.tx.is_stuck()
+    }
+
     pub(crate) fn flush(&mut self) -> Flushed {
         self.tx.flush()
     }
@@ -224,7 +229,13 @@ fn send_side(
     fd: BorrowedFd<'_>,
     options: &PortOptions,
 ) -> Result<(), PortError> {
-    opening.set_send_buffer(fd, options.tx_buffer_bytes)?;
+    // The kernel may not say; then frames have the larger buffer.
+    let discipline = qdisc::root(opening.index).ok().flatten();
+    // In front of a slower rate the system's buffer is enough, and frames that wait there cannot be seen
+    // by the switch's queues.
+    if !discipline.as_deref().is_some_and(qdisc::has_rate) {
+        opening.set_send_buffer(fd, options.tx_buffer_bytes)?;
+    }
     if options.qdisc_bypass {
         opening.step(
             "bypass the queueing discipline",

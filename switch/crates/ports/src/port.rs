@@ -236,13 +236,13 @@ impl Port {
             .min(MAX_FRAME_BYTES);
 
         let driver = match options.driver {
-            PortDriver::AfPacket => Driver::Packet(PacketDriver::open(
+            PortDriver::AfPacket => Driver::Packet(Box::new(PacketDriver::open(
                 &opening,
                 fd,
                 options,
                 max_frame_bytes,
                 longest_sent_bytes,
-            )?),
+            )?)),
             PortDriver::AfXdp => {
                 let driver = XdpDriver::open(&opening, fd, options, max_frame_bytes)?;
                 Driver::Xdp(Box::new(driver))
@@ -375,15 +375,17 @@ impl Port {
     }
 
     /// Hands the collected frames to the kernel, in one system call unless it refuses some; none
-    /// when there are none. A frame the kernel refuses is offered again twice, then it is dropped
-    /// and counted; by AF_XDP it waits for another flush ([`is_stuck`](Port::is_stuck)). Of a refused train
-    /// each segment is offered by itself.
+    /// when there are none. Frames that the kernel has no room for wait for another flush
+    /// ([`is_stuck`](Port::is_stuck)). A frame that it refuses for another reason is dropped and counted,
+    /// after two more offers if the reason may pass at once. Of a refused train each segment is offered by
+    /// itself.
     pub fn flush(&mut self) -> Flushed {
         if self.driver.collected() == 0 && !self.driver.is_stuck() {
             return Flushed::default();
         }
-        self.statistics.tx_bytes += self.driver.collected_bytes() as u64;
+        let bytes = self.driver.collected_bytes();
         let flushed = self.driver.flush();
+        self.statistics.tx_bytes += bytes.saturating_sub(self.driver.collected_bytes()) as u64;
         self.statistics.tx_frames += flushed.sent as u64;
         self.statistics.tx_trains += flushed.trains as u64;
         self.statistics.tx_failed += flushed.failed as u64;
@@ -396,7 +398,8 @@ impl Port {
     }
 
     /// Whether frames wait that the kernel did not take at the last [`flush`](Port::flush). The
-    /// caller must flush again.
+    /// caller must flush again. There is room for some 2,000; frames beyond that are lost, and
+    /// counted as refused.
     #[must_use]
     pub fn is_stuck(&self) -> bool {
         self.driver.is_stuck()

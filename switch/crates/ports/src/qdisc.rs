@@ -12,6 +12,8 @@ use crate::sys;
 
 /// The discipline that sends frames at their given times.
 const TIMED: &str = "fq";
+/// Disciplines that send at a rate, mostly less than the interface's.
+const WITH_RATE: [&str; 4] = ["cake", "hfsc", "htb", "tbf"];
 
 const HEADER_BYTES: usize = 16; // nlmsghdr
 const TCMSG_BYTES: usize = 20;
@@ -57,6 +59,11 @@ pub(crate) fn root(interface_index: i32) -> io::Result<Option<String>> {
 /// Whether a discipline sends frames at their given times.
 pub(crate) fn is_timed(name: &str) -> bool {
     name == TIMED
+}
+
+/// Whether a discipline sends at a rate of its own.
+pub(crate) fn has_rate(name: &str) -> bool {
+    WITH_RATE.contains(&name)
 }
 
 /// The first message: its type and body, and the bytes after it.
@@ -133,6 +140,7 @@ mod tests {
         assert_eq!(kind_of(second).as_deref(), Some("fq"));
         assert!(message(rest).is_none());
         assert!(is_timed("fq") && !is_timed("noqueue"));
+        assert!(has_rate("htb") && !has_rate("fq"));
     }
 
     #[test]

@@ -3,6 +3,10 @@
 //! sendmmsg(2) (send(2) for a single frame that leaves at once) and not PACKET_TX_RING: see the
 //! crate's documentation for the measurement.
 //!
+//! Frames that find the socket's memory full (EAGAIN) are kept in order, up to [`KEPT_MAX`], and
+//! leave with a later flush: the interface is slower than its port, and the queue belongs into the switch.
+//! Other refusals are losses. A queueing discipline that drops a frame (ENOBUFS) may do so on purpose.
+//!
 //! Segments of trains that follow each other leave as one message, a train ([`Joining`]): first the
 //! headers, made when it leaves, then the payloads, each from the buffer of its segment.
 
@@ -17,6 +21,9 @@ use crate::train::OFFLOAD_HEADER_BYTES;
 
 /// Number of immediate retries of a refused frame before it is dropped.
 pub(crate) const MAX_RETRIES: u32 = 2;
+
+/// Most frames kept while the kernel takes none: more than a switch hands over before it notices.
+const KEPT_MAX: usize = 2_048;
 
 /// The offload header of a frame that is no train.
 static NO_OFFLOAD: [u8; OFFLOAD_HEADER_BYTES] = [0; OFFLOAD_HEADER_BYTES];
@@ -36,7 +43,7 @@ struct TrainSide {
     /// The trains among the collected frames, each of one segment or more.
     joinings: Vec<Joining>,
     /// Room for the headers of the trains; meaningless between calls.
-    headers: Box<[[u8; MAX_HEADERS_BYTES]]>,
+    headers: Vec<[u8; MAX_HEADERS_BYTES]>,
 }
 
 impl TrainSide {
@@ -88,8 +95,14 @@ pub(crate) struct TxBatch {
     fd: OwnedFd,
     trains: Option<Box<TrainSide>>,
     /// The first `collected` hold a frame each.
-    slots: Box<[Slot]>,
+    slots: Vec<Slot>,
     collected: usize,
+    /// Frames after which they are sent unasked.
+    batch: usize,
+    /// The kernel had no room for all frames of the last flush.
+    stuck: bool,
+    /// Frames for which there was no room here since the last flush.
+    refused: usize,
     /// The collected frames as they leave, in order.
     groups: Vec<Group>,
     /// One of them is a train.
@@ -164,8 +177,9 @@ pub struct Flushed {
 }
 
 impl TxBatch {
-    /// `timed`: the kernel sends each frame at its departure time (`SO_TXTIME` is set).
-    pub(crate) fn new(fd: OwnedFd, capacity: usize, timed: bool) -> TxBatch {
+    /// `batch`: frames after which they are sent unasked. `timed`: the kernel sends each frame at its
+    /// departure time (`SO_TXTIME` is set).
+    pub(crate) fn new(fd: OwnedFd, batch: usize, timed: bool) -> TxBatch {
         // SAFETY: all-zero is a valid mmsghdr: no name, no vectors, no control data.
         let message: libc::mmsghdr = unsafe { mem::zeroed() };
         let departure = Departure {
@@ -179,15 +193,16 @@ impl TxBatch {
         TxBatch {
             fd,
             trains: None,
-            slots: std::iter::repeat_with(Slot::default)
-                .take(capacity)
-                .collect(),
+            slots: std::iter::repeat_with(Slot::default).take(batch).collect(),
             collected: 0,
-            groups: Vec::with_capacity(capacity),
+            batch,
+            stuck: false,
+            refused: 0,
+            groups: Vec::with_capacity(batch),
             has_train: false,
-            vectors: vec![NO_VECTOR; capacity],
-            messages: vec![message; capacity],
-            departures: vec![departure; if timed { capacity } else { 0 }],
+            vectors: vec![NO_VECTOR; batch],
+            messages: vec![message; batch],
+            departures: vec![departure; if timed { batch } else { 0 }],
         }
     }
 
@@ -202,7 +217,7 @@ impl TxBatch {
             longest_bytes,
             joinings: Vec::with_capacity(capacity),
             // A train has two frames or more.
-            headers: vec![[0; MAX_HEADERS_BYTES]; capacity / 2].into(),
+            headers: vec![[0; MAX_HEADERS_BYTES]; capacity / 2],
         }));
     }
 
@@ -210,16 +225,44 @@ impl TxBatch {
         self.collected
     }
 
+    /// Whether the frames must be sent before another is collected.
     pub(crate) fn is_full(&self) -> bool {
-        self.collected == self.slots.len()
+        self.collected >= self.batch && !self.stuck
     }
 
-    /// Copies a frame into the batch. The caller has checked that it fits and that there is room.
+    /// Whether the kernel had no room for all frames of the last flush.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.stuck
+    }
+
+    /// A free slot, with all that its frame needs in a call; `None`: there is no room. Beyond a batch, room is
+    /// made only when it is needed.
+    fn free_slot(&mut self) -> Option<&mut Slot> {
+        let most = self.batch.max(KEPT_MAX);
+        if self.collected == self.slots.len() && self.collected < most {
+            self.slots.push(Slot::default());
+            self.messages.extend_from_within(..1);
+            if !self.departures.is_empty() {
+                self.departures.extend_from_within(..1);
+            }
+            self.vectors.push(NO_VECTOR);
+            if let Some(trains) = &mut self.trains {
+                self.vectors.push(NO_VECTOR);
+                trains.headers.push([0; MAX_HEADERS_BYTES]);
+            }
+        }
+        self.slots.get_mut(self.collected)
+    }
+
+    /// Copies a frame into the batch. The caller has checked that it fits. If there is no room it is
+    /// lost, and the next flush counts it.
     pub(crate) fn push(&mut self, frame: &[u8], sending: Sending) {
-        if let Some(slot) = self.slots.get_mut(self.collected) {
+        if let Some(slot) = self.free_slot() {
             slot.buffer.clear();
             slot.buffer.extend_from_slice(frame);
             self.collect(0..frame.len(), sending);
+        } else {
+            self.refused += 1;
         }
     }
 
@@ -231,9 +274,11 @@ impl TxBatch {
         frame: Range<usize>,
         sending: Sending,
     ) {
-        if let Some(slot) = self.slots.get_mut(self.collected) {
+        if let Some(slot) = self.free_slot() {
             mem::swap(&mut slot.buffer, buffer);
             self.collect(frame, sending);
+        } else {
+            self.refused += 1;
         }
     }
 
@@ -269,9 +314,16 @@ impl TxBatch {
         frames.map(|slot| slot.frame.len()).sum()
     }
 
-    /// Hands all frames to the kernel, in order, without blocking; the batch is empty afterwards.
+    /// Hands all frames to the kernel, in order, without blocking. Those for which it has no room are kept.
     pub(crate) fn flush(&mut self) -> Flushed {
-        let mut flushed = Flushed::default();
+        let mut flushed = Flushed {
+            failed: mem::take(&mut self.refused),
+            ..Flushed::default()
+        };
+        if flushed.failed > 0 {
+            flushed.last_errno = libc::EAGAIN;
+        }
+        self.stuck = false;
         let mut next = 0;
         let mut retries = 0;
         while next < self.groups.len() {
@@ -284,6 +336,10 @@ impl TxBatch {
                     }
                     next += sent;
                     retries = 0;
+                }
+                Err(libc::EAGAIN) => {
+                    self.stuck = true;
+                    break;
                 }
                 Err(errno) if may_pass(errno) && retries < MAX_RETRIES => {
                     retries += 1;
@@ -301,13 +357,35 @@ impl TxBatch {
                 }
             }
         }
-        self.collected = 0;
-        self.groups.clear();
-        if let Some(trains) = &mut self.trains {
-            trains.joinings.clear();
-        }
-        self.has_train = false;
+        self.keep_from(next);
         flushed
+    }
+
+    /// Forgets the groups before the one at `first`, with their frames.
+    fn keep_from(&mut self, first: usize) {
+        self.groups.drain(..first.min(self.groups.len()));
+        let gone = self
+            .groups
+            .first()
+            .map_or(self.collected, |group| group.slots.start);
+        if let Some(slots) = self.slots.get_mut(..self.collected) {
+            slots.rotate_left(gone);
+        }
+        self.collected -= gone;
+        // Trains are in the order of their groups.
+        let trains_gone = self.groups.iter().find_map(|group| group.joining);
+        if let Some(trains) = &mut self.trains {
+            let all = trains.joinings.len();
+            let last_gone = trains_gone.map_or(all, |joining| joining as usize);
+            trains.joinings.drain(..last_gone.min(all));
+        }
+        for group in &mut self.groups {
+            group.slots = group.slots.start - gone..group.slots.end - gone;
+            group.joining = group
+                .joining
+                .map(|joining| joining - trains_gone.unwrap_or(0));
+        }
+        self.has_train = self.groups.iter().any(|group| group.slots.len() > 1);
     }
 
     /// Makes the segments of a train that the kernel refused single frames. False: it is no train.
@@ -410,11 +488,92 @@ impl TxBatch {
     }
 }
 
-/// Whether the same call may succeed a moment later.
+/// Whether the same call may succeed at once.
 fn may_pass(errno: i32) -> bool {
-    matches!(errno, libc::EAGAIN | libc::ENOBUFS | libc::EINTR)
+    matches!(errno, libc::ENOBUFS | libc::EINTR)
 }
 
 fn errno(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixDatagram;
+
+    use super::*;
+
+    /// A batch for a socket whose other end takes no frame until it is read.
+    fn slow(batch: usize) -> (TxBatch, UnixDatagram) {
+        let (here, there) = UnixDatagram::pair().expect("sockets");
+        there.set_nonblocking(true).expect("a socket");
+        (TxBatch::new(here.into(), batch, false), there)
+    }
+
+    /// Reads all frames that are there: their numbers.
+    fn read(from: &UnixDatagram) -> Vec<u32> {
+        let mut frame = [0; 60];
+        let mut numbers = Vec::new();
+        while let Ok(60) = from.recv(&mut frame) {
+            let number = frame.first_chunk().expect("60 bytes");
+            numbers.push(u32::from_be_bytes(*number));
+        }
+        numbers
+    }
+
+    fn push(batch: &mut TxBatch, number: u32) {
+        let mut frame = [0; 60];
+        frame[..4].copy_from_slice(&number.to_be_bytes());
+        batch.push(&frame, Sending::default());
+    }
+
+    #[test]
+    fn frames_that_the_kernel_has_no_room_for_leave_later_in_order() {
+        let (mut batch, there) = slow(64);
+        let mut sent = 0;
+        // More than the other end's queue holds, whatever the system's limit.
+        while !batch.is_stuck() {
+            for _ in 0..64 {
+                push(&mut batch, sent);
+                sent += 1;
+            }
+            assert_eq!(batch.flush().failed, 0);
+        }
+        let mut received = Vec::new();
+        while received.len() < sent as usize {
+            let now = read(&there);
+            assert!(!now.is_empty(), "{} of {sent}", received.len());
+            received.extend(now);
+            assert_eq!(batch.flush().failed, 0);
+        }
+        assert_eq!(received, (0..sent).collect::<Vec<_>>());
+        assert!(!batch.is_stuck());
+        assert_eq!((batch.len(), batch.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn frames_beyond_the_room_are_lost_and_counted() {
+        let (mut batch, there) = slow(2);
+        let (mut offered, mut taken) = (0, 0);
+        while !batch.is_stuck() {
+            push(&mut batch, offered);
+            offered += 1;
+            taken += batch.flush().sent;
+        }
+        // One is kept.
+        for _ in 0..KEPT_MAX + 2 {
+            push(&mut batch, offered);
+            offered += 1;
+        }
+        assert_eq!(batch.len(), KEPT_MAX);
+        let flushed = batch.flush();
+        assert_eq!((flushed.sent, flushed.failed), (0, 3));
+        assert_eq!(flushed.last_errno, libc::EAGAIN);
+        let mut left = KEPT_MAX + taken;
+        while left > 0 {
+            left -= read(&there).len();
+            assert_eq!(batch.flush().failed, 0);
+        }
+        assert_eq!(batch.len(), 0);
+    }
 }

@@ -385,6 +385,48 @@ fn trains_that_find_no_room_are_counted() {
 }
 
 #[test]
+fn frames_beyond_the_kernels_room_wait_in_the_port() {
+    const TEST: &str = "frames_beyond_the_kernels_room_wait_in_the_port";
+    in_namespace(TEST, || {
+        let shape = "qdisc replace dev va root tbf rate 50mbit burst 5k limit 10m";
+        if !succeeds("tc", shape) {
+            common::not_run(TEST, "needs tc and the discipline tbf");
+            return;
+        }
+        let (mut a, mut b) = (open("va"), open("vb"));
+        let mut waiter = waiter_for(&[&b]);
+        let (mut sent, mut stuck) = (0, 0);
+        let mut received = 0;
+        while received < 400_u32 {
+            if a.is_stuck() {
+                stuck += 1;
+                a.flush();
+            } else if sent < 400 {
+                let mut frame = frame(1000, 0);
+                frame[14..18].copy_from_slice(&u32::to_be_bytes(sent));
+                a.send(&frame).expect("fits");
+                sent += 1;
+            } else {
+                a.flush();
+            }
+            while let Some(frame) = b.receive(clock::now_ns()) {
+                assert_eq!(frame.bytes()[14..18], received.to_be_bytes());
+                received += 1;
+            }
+            if a.is_stuck() || sent == 400 {
+                let now_ns = clock::now_ns();
+                let until_ns = Some(now_ns + 100_000);
+                waiter.wait(now_ns, until_ns, |_| false).expect("waits");
+            }
+        }
+        assert!(stuck > 0, "the interface is slower than this");
+        let statistics = a.statistics();
+        assert_eq!((statistics.tx_frames, statistics.tx_failed), (400, 0));
+        assert_eq!(statistics.tx_bytes, 400_000);
+    });
+}
+
+#[test]
 fn a_full_ring_is_counted() {
     in_namespace("a_full_ring_is_counted", || {
         let mut a = open("va");

@@ -351,6 +351,12 @@ impl Switch {
         }
     }
 
+    /// Limits the packets that start on a port: see [`TrafficManager::limit_starts`].
+    pub fn limit_starts(&mut self, port: u16, starts: Option<u32>, now_ns: u64) {
+        // A port that was removed starts none.
+        let _ = self.env.manager.limit_starts(port, starts, now_ns);
+    }
+
     /// Whether a port's interface can carry frames.
     pub fn is_port_up(&self, port: u16) -> bool {
         !self.down.contains(&port)

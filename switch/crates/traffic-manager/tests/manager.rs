@@ -122,6 +122,47 @@ fn refusals_give_the_payload_back_and_are_counted() {
     assert_eq!(port.drops.get(DropCause::ParserError), 1);
 }
 
+#[test]
+fn packets_wait_while_the_line_is_held() {
+    let mut tm = manager(Limits::default());
+    let at_once = PortConfig {
+        line_rate_bps: None,
+        fifo_bytes: 2 * 1518,
+        ..CONFIG
+    };
+    tm.set_port(1, at_once).expect("the port");
+    let unknown = tm.limit_starts(2, Some(0), 0);
+    assert_eq!(unknown, Err(PortError::NoSuchPort(2)));
+    tm.limit_starts(1, Some(0), 0).expect("the port");
+    tm.enqueue(1, unpaced(1, 10)).expect("there is room");
+    tm.enqueue(1, paced(2, 7, 20)).expect("there is room");
+    assert_eq!(tm.next_dequeue_ns(), None);
+    assert!(tm.dequeue(1_000, 1_000).is_none());
+    assert!(tm.dequeue_unpaced(1_000, 1_000).is_none());
+    tm.enqueue(1, unpaced(3, 30)).expect("there is room");
+    // Beyond the FIFO's limit.
+    assert_eq!(
+        tm.enqueue(1, unpaced(4, 40)),
+        refusal(DropCause::FifoFull, 4)
+    );
+    tm.limit_starts(1, Some(2), 5_000).expect("the port");
+    assert_eq!(tm.next_dequeue_ns(), Some(5_000));
+    // The paced packet goes first, and none starts before the line was free.
+    let starts = |tm: &mut TrafficManager<u32>, payload, now_ns| {
+        let start = tm.dequeue(now_ns, now_ns).expect("it waited");
+        assert_eq!((start.payload, start.start_ns), (payload, now_ns));
+        transmit(tm, start).expect("there is room");
+    };
+    starts(&mut tm, 2, 5_000);
+    starts(&mut tm, 1, 5_000);
+    assert_eq!(tm.next_dequeue_ns(), None);
+    tm.limit_starts(1, None, 9_000).expect("the port");
+    starts(&mut tm, 3, 9_000);
+    let port = tm.port_statistics(1).expect("the port");
+    assert_eq!(port.queued_packets, 0);
+    assert_eq!(port.unpaced_lateness.max_ns(), 0);
+}
+
 /// Queues that are flooded share the memory, and never have all of it: a class without a limit
 /// of its own, a FIFO of any size.
 #[test]

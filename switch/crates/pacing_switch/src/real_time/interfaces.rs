@@ -110,8 +110,18 @@ impl Interfaces {
 
     /// Offers the kernel again the frames that it did not take; see [`PortSet::flush_stuck`].
     pub(super) fn flush_stuck(&mut self, now_ns: u64, is_up: impl Fn(usize) -> bool) -> u64 {
-        // Interfaces of threads use AF_PACKET, by which no frame waits.
+        // A thread that sends does so by itself.
         of!(self, ports => ports.flush_stuck(now_ns, is_up), _stages => u64::MAX)
+    }
+
+    /// Number of interfaces whose frames the kernel did not take.
+    pub(super) fn stuck(&self) -> usize {
+        of!(self, ports => ports.stuck(), stages => stages.stuck())
+    }
+
+    /// Whether the kernel did not take all frames of the interface at a place.
+    pub(super) fn is_stuck(&self, at: usize) -> bool {
+        of!(self, ports => ports.is_stuck(at), stages => stages.is_stuck(at))
     }
 
     pub(super) fn statistics(&mut self, at: usize) -> PortStatistics {

@@ -15,7 +15,12 @@ use switch::{Batch, Leaving, Sink, Switch, Trains};
 use traffic_manager::DropCause;
 
 use super::interfaces::{Interface, Interfaces};
-use super::port_set::PortSet;
+use super::port_set::{PortSet, RETRY_NS};
+
+/// Packets that start together on a port whose interface takes frames again: at first, and at most. A port
+/// keeps more ([`ports::Port::is_stuck`]).
+const STARTS_MIN: u32 = 32;
+const STARTS_MAX: u32 = 256;
 
 /// A port number with its interface.
 pub(super) struct Link {
@@ -25,6 +30,9 @@ pub(super) struct Link {
     pub(super) state: LinkState,
     /// Whether it has ever been up. Before that, it may not be configured yet.
     pub(super) was_up: bool,
+    /// The kernel did not take all frames of the port lately: the packets that may start at once when it
+    /// does again.
+    starts: Option<u32>,
     /// Counters as last reported to the switch.
     last_reported: ports::PortStatistics,
     received: Capture,
@@ -74,6 +82,12 @@ pub(super) struct Links {
     pub(super) collected: usize,
     /// One of them has a departure time, so it must not wait for more.
     pub(super) has_held: bool,
+    /// Interfaces that did not take all frames at the last call of [`hold_lines`](Self::hold_lines).
+    seen_stuck: usize,
+    /// Links that did not take all frames lately.
+    slow: usize,
+    /// When packets may start on these again.
+    grant_ns: u64,
     /// There are captures.
     captures: bool,
 }
@@ -93,6 +107,9 @@ impl Links {
             subscribers: None,
             collected: 0,
             has_held: false,
+            seen_stuck: 0,
+            slow: 0,
+            grant_ns: 0,
             captures: false,
         }
     }
@@ -124,6 +141,7 @@ impl Links {
             number,
             name,
             was_up,
+            starts: None,
             state: LinkState::Up,
             last_reported: ports::PortStatistics::default(),
             received: Capture(received),
@@ -147,6 +165,45 @@ impl Links {
         self.interfaces.flush();
         self.collected = 0;
         self.has_held = false;
+    }
+
+    /// Whether lines must be held, or need no longer be ([`hold_lines`](Self::hold_lines)).
+    pub(super) fn must_hold(&self) -> bool {
+        self.interfaces.stuck() != self.seen_stuck
+    }
+
+    /// Holds the lines of ports whose frames the kernel does not take, so that packets wait in the queues
+    /// of the switch. Once it has taken all, the packets that wait start a few at a time: more than it may
+    /// have room for again, but no more than the port keeps. Returns the time of the next call.
+    pub(super) fn hold_lines(&mut self, switch: &mut Switch, now_ns: u64) -> u64 {
+        let stuck = self.interfaces.stuck();
+        self.seen_stuck = stuck;
+        if stuck == 0 && self.slow == 0 {
+            return u64::MAX;
+        }
+        let grants = self.grant_ns <= now_ns;
+        if grants {
+            self.grant_ns = now_ns.saturating_add(RETRY_NS);
+        }
+        for (at, link) in self.links.iter_mut().enumerate() {
+            // The packets of an interface that is down leave in their time, and are lost there.
+            let is_up = link.state == LinkState::Up;
+            if is_up && self.interfaces.is_stuck(at) {
+                link.starts = Some(STARTS_MIN);
+                switch.limit_starts(link.number, Some(0), now_ns);
+            } else if let Some(starts) = link.starts.filter(|_| grants) {
+                let statistics = switch.traffic_manager().port_statistics(link.number);
+                let waits = is_up && statistics.is_some_and(|port| port.queued_packets > 0);
+                link.starts = waits.then_some((starts * 2).min(STARTS_MAX));
+                switch.limit_starts(link.number, waits.then_some(starts), now_ns);
+            }
+        }
+        self.slow = self
+            .links
+            .iter()
+            .filter(|link| link.starts.is_some())
+            .count();
+        self.grant_ns
     }
 
     /// Offers the kernel again the frames that it did not take, if it is time. Returns the time of the

@@ -186,6 +186,8 @@ impl RealTime {
             }
             now_ns = self.receive(now_ns);
             self.links.flush();
+            let retry_ns = self.links.flush_stuck(now_ns);
+            let grant_ns = self.links.hold_lines(&mut self.switch, now_ns);
             if let Some(traces) = &mut self.traces {
                 traces.hand_over(&mut self.switch);
             }
@@ -196,7 +198,7 @@ impl RealTime {
             } else {
                 self.monitor
                     .idle_until(poll_at_ns.saturating_sub(self.spin_ns));
-                let retry_ns = self.links.flush_stuck(now_ns);
+                let retry_ns = retry_ns.min(grant_ns);
                 poll_at_ns.min(next_link_check_ns).min(retry_ns)
             };
             self.links.flush_captures();
@@ -278,6 +280,7 @@ impl RealTime {
         // Most polls of a loop that waits for a departure collect nothing.
         if links.collected > 0 {
             links.flush();
+            links.hold_lines(switch, now_ns);
         }
     }
 
@@ -357,6 +360,9 @@ impl RealTime {
             batch.poll(now_ns, links);
             if departs && links.collected >= SEND_BATCH_PACED {
                 links.flush();
+            }
+            if links.must_hold() {
+                break; // the next turn takes the other frames
             }
         }
         drop(batch);

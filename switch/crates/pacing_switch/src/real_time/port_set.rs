@@ -7,9 +7,9 @@ use ports::{Port, PortStatistics, Sending, Token, Waiter};
 /// Most ports for which all rings are looked at for each frame. With more, the kernel reports the rings
 /// that hold frames.
 const SCANNED_PORTS_MAX: usize = 8;
-/// Time after which a port with frames that the kernel did not take is flushed again, unless another
-/// frame is sent there before.
-const RETRY_NS: u64 = 10_000_000;
+/// Time after which a port with frames that the kernel did not take is flushed again. An interface of
+/// 1 Gbit/s takes longer to empty the system's default buffer.
+pub const RETRY_NS: u64 = 250_000;
 
 /// Ports, each known by its place in the order in which they were added.
 pub struct PortSet {
@@ -146,6 +146,16 @@ impl PortSet {
         if let Some(port) = self.sending(at) {
             let _ = port.send_buffer_as(buffer, frame, sending);
         }
+    }
+
+    /// Number of ports whose frames the kernel did not take.
+    pub fn stuck(&self) -> usize {
+        self.stuck.len()
+    }
+
+    /// Whether the kernel did not take all frames of the port at a place.
+    pub fn is_stuck(&self, at: usize) -> bool {
+        self.stuck.contains(&at)
     }
 
     /// Hands the collected frames of all ports to the kernel.

@@ -174,6 +174,22 @@ impl<P> TrafficManager<P> {
         Ok(())
     }
 
+    /// Limits the packets that start on a port until the next call, for an interface that is slower than its
+    /// line. With 0 the line is held until the next call, whose `now_ns` is when it is free: meanwhile packets
+    /// wait in the port's queues, up to their limits. `None`, as at the beginning: no limit.
+    pub fn limit_starts(
+        &mut self,
+        port: u16,
+        starts: Option<u32>,
+        now_ns: u64,
+    ) -> Result<(), PortError> {
+        let at = self.position(port).ok_or(PortError::NoSuchPort(port))?;
+        let found = self.ports.get_mut(at).ok_or(PortError::NoSuchPort(port))?;
+        found.limit_starts(starts, now_ns);
+        self.refresh_start(at);
+        Ok(())
+    }
+
     /// Whether the port takes packets; false if there is no such port.
     pub fn is_port_up(&self, port: u16) -> bool {
         self.port(port).is_some_and(|port| port.up)

@@ -104,6 +104,8 @@ pub(crate) struct Port<P> {
     line_time_per_byte_q24: u64,
     /// Serial number of the start that waits for its token.
     pub(crate) pending: Option<u64>,
+    /// Packets that may still start; `None`: any number ([`crate::TrafficManager::limit_starts`]).
+    starts_left: Option<u32>,
     /// The line is free from here on.
     free_at: Q24,
     /// The last packet left the line; `None` before the first.
@@ -163,6 +165,7 @@ impl<P> Port<P> {
             line_time_per_byte_q24,
             config,
             pending: None,
+            starts_left: None,
             free_at: Q24::default(),
             line_end: None,
             gap_wait: Q24::default(),
@@ -221,13 +224,21 @@ impl<P> Port<P> {
         Ok(())
     }
 
+    /// Limits the packets that start. A line on which none could start was busy until `now_ns`.
+    pub(crate) fn limit_starts(&mut self, starts: Option<u32>, now_ns: u64) {
+        if self.starts_left == Some(0) {
+            self.free_at = self.free_at.max(Q24::from_ns(now_ns));
+        }
+        self.starts_left = starts;
+    }
+
     /// The next action of the port, if nothing else arrives before.
     ///
     /// Once a transmission was chosen at `t`, `free_at >= t` (see [`Self::choose`]), so the heads in
     /// `ready` were eligible by `free_at` and the earliest of them can start then. Where the scheduler's tree
     /// chooses, it knows of them.
     pub(crate) fn next_transmission(&self, slab: &Slab<P>) -> Option<Scheduled> {
-        if self.pending.is_some() {
+        if self.pending.is_some() || self.starts_left == Some(0) {
             return None;
         }
         if self.paced_in_tree {
@@ -371,6 +382,9 @@ impl<P> Port<P> {
         };
         if is_paced && self.paced_in_tree {
             self.tell_paced_sent(&chosen, slab);
+        }
+        if let Some(left) = &mut self.starts_left {
+            *left = left.saturating_sub(1);
         }
         // Transmissions of a port never go back in time, not even when egress drops the packet.
         self.free_at = self.free_at.max(chosen.start);

@@ -6,7 +6,8 @@
 //!
 //! The loop owns all state, so nothing is locked. The rings are bounded and have one producer and one
 //! consumer each. While the first is full, frames wait in the kernel's rings, which count what they lose.
-//! While the second is full, the loop waits, as it does for a system call that sends. Buffers go back
+//! While the second is full, the loop waits, as it does for a system call that sends. The thread that sends
+//! tells the loop of interfaces that take no frames, whose lines the loop holds. Buffers go back
 //! by two further rings, so no memory is allocated for a frame.
 //!
 //! The receiver merges the frames of all ports by arrival time, and the sender gets frames as the loop
@@ -32,7 +33,7 @@ use rtrb::{Consumer, Producer, PushError, RingBuffer};
 use super::port_set::PortSet;
 use polling::SPIN_NS;
 use receiver::Receiver;
-use rings::{CHUNK_FRAMES, Counters, RING_FRAMES, Received, ToSend};
+use rings::{CHUNK_FRAMES, Counters, RING_FRAMES, Received, StuckPorts, ToSend};
 use sender::Sender;
 
 /// A port of a switch with stages.
@@ -56,6 +57,7 @@ pub struct Stages {
     receiver: Waker,
     watched: Vec<Watched>,
     counters: [Counters; 2],
+    stuck: Arc<StuckPorts>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
@@ -77,6 +79,7 @@ impl Stages {
             let ports = ports.iter().map(|_| AtomicCell::default());
             ports.collect::<Counters>()
         });
+        let stuck = Arc::new(StuckPorts::new(ports.len()));
         let (mut receiving, mut sending) = (PortSet::new(), PortSet::new());
         let mut watched = Vec::new();
         // Ports that send only have no frames to wait for.
@@ -111,6 +114,7 @@ impl Stages {
             frames: to_send_from,
             buffers: spare_to,
             counters: Arc::clone(&counters[1]),
+            stuck: Arc::clone(&stuck),
             stop: Arc::clone(&stop),
         };
         let begin = move || {
@@ -141,6 +145,7 @@ impl Stages {
             receiver: receiver_waker,
             watched,
             counters,
+            stuck,
             stop,
             threads,
         })
@@ -221,6 +226,16 @@ impl Stages {
             }
         }
         self.sender.wake();
+    }
+
+    /// Number of interfaces that do not take all frames.
+    pub fn stuck(&self) -> usize {
+        self.stuck.count()
+    }
+
+    /// Whether the interface at a place does not take all frames.
+    pub fn is_stuck(&self, at: usize) -> bool {
+        self.stuck.is_stuck(at)
     }
 
     /// State of the interface at a place.

@@ -8,7 +8,7 @@ use ports::{Waiter, clock};
 use rtrb::{Consumer, Producer};
 
 use super::polling::polls_until_ns;
-use super::rings::{CHUNK_FRAMES, Counters, ToSend};
+use super::rings::{CHUNK_FRAMES, Counters, StuckPorts, ToSend};
 use crate::real_time::port_set::PortSet;
 
 /// Hands frames of the loop to the kernel.
@@ -19,6 +19,7 @@ pub(super) struct Sender {
     /// Buffers that go back.
     pub(super) buffers: Producer<Vec<u8>>,
     pub(super) counters: Counters,
+    pub(super) stuck: Arc<StuckPorts>,
     pub(super) stop: Arc<AtomicBool>,
 }
 
@@ -32,15 +33,18 @@ impl Sender {
         loop {
             // It is read first: frames that come before are sent.
             let stop = self.stop.load(Ordering::Acquire);
-            if self.send_some() {
-                last_frame_ns = clock::now_ns();
+            let sent = self.send_some();
+            let now_ns = clock::now_ns();
+            let retry_ns = self.offer_again(now_ns);
+            if sent {
+                last_frame_ns = now_ns;
                 continue;
             }
             if stop {
                 return Ok(());
             }
-            let now_ns = clock::now_ns();
-            let until_ns = polls_until_ns(now_ns, last_frame_ns);
+            let polls_until_ns = polls_until_ns(now_ns, last_frame_ns);
+            let until_ns = polls_until_ns.into_iter().chain(retry_ns).min();
             let frames = &self.frames;
             self.waiter.wait(now_ns, until_ns, |_| !frames.is_empty())?;
         }
@@ -71,9 +75,24 @@ impl Sender {
             return false;
         }
         self.ports.flush();
+        self.publish_counters();
+        true
+    }
+
+    /// Offers the kernel again the frames that it did not take, if it is time, and tells the loop whose
+    /// they are. Returns the time of the next offer, if there is to be one.
+    fn offer_again(&mut self, now_ns: u64) -> Option<u64> {
+        let retry_ns = self.ports.flush_stuck(now_ns, |_| true);
+        if !self.stuck.tell(&self.ports) {
+            return None;
+        }
+        self.publish_counters();
+        Some(retry_ns)
+    }
+
+    fn publish_counters(&self) {
         for (port, counters) in self.ports.iter().zip(&*self.counters) {
             counters.store(port.counters());
         }
-        true
     }
 }
