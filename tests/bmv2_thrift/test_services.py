@@ -18,6 +18,7 @@ import pytest
 from p4runtime_client import Client, P4RuntimeError, Program
 from pacing_switch import Switch
 from stubs import Clients, connected, generate, types
+from subscriber import message_of, subscribed
 from virtual_switch import binary
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "switch/crates/p4runtime-server/tests/programs"
@@ -26,6 +27,7 @@ SPECIAL = "KindsIngress.special"
 OPTIONS = ("--thrift-port", "0", "--cpu-port", "510")
 MAC_BYTES = 6
 QUEUES_ON_WIRES = Path(__file__).with_name("queues_on_wires.py")
+PORTS_ON_WIRES = Path(__file__).with_name("ports_on_wires.py")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -233,21 +235,9 @@ def test_priority_queues_in_real_time(tmp_path: Path) -> None:
     assert told == {"received": [0, 7, 0], "drops": {"3": {"queue-full": 1}}}
 
 
-def received(stream: socket.socket, length: int) -> bytes:
-    """Read exactly so many bytes."""
-    found = b""
-    while len(found) < length:
-        piece = stream.recv(length - len(found))
-        assert piece, "the publisher has gone"
-        found += piece
-    return found
-
-
 def sample_of(stream: socket.socket) -> tuple[int, int, bytes]:
     """Receive a learning message as p4-utils reads it; return list, buffer and the only sample."""
-    kind, length = struct.unpack(">BQ", received(stream, 9))
-    assert kind == 1
-    message = received(stream, length)
+    message = message_of(stream)
     topic, device, context, of, buffer, count = struct.unpack("=4sQiiQi", message[:32])
     assert (topic, device, context, count) == (b"LEA|", 0, 0, 1)
     return of, buffer, message[32:]
@@ -265,13 +255,9 @@ def test_digests_are_published_until_they_are_acknowledged(tmp_path: Path) -> No
         p4runtime.push()
         with (
             connected(int(line.rpartition(":")[2])) as clients,
-            socket.socket(socket.AF_UNIX) as stream,
+            subscribed(address) as stream,
         ):
             assert clients.standard.bm_mgmt_get_info().notifications_socket == address
-            stream.settimeout(60)
-            stream.connect(address.removeprefix("ipc://"))
-            stream.sendall(b"\0SP\0\0\x21\0\0")
-            assert received(stream, 8) == b"\0SP\0\0\x20\0\0"
             running = Running(clients, p4runtime)
 
             def learn() -> None:
@@ -306,3 +292,43 @@ def test_digests_are_published_until_they_are_acknowledged(tmp_path: Path) -> No
             send(7)
             assert sample_of(stream) == (of, 4, sample)
         p4runtime.close()
+
+
+def test_idle_entries_are_published_with_their_handles(tmp_path: Path) -> None:
+    address = f"ipc://{tmp_path}/notifications.ipc"
+    options = (*OPTIONS, "--notifications-addr", address, "--device-id", "4")
+    with Switch(KINDS, options=options, binary=binary()) as switch:
+        line = switch.wait_for_line(": Thrift at ")
+        program = Program(PROGRAMS / "kinds.p4info.txtpb", KINDS)
+        p4runtime = Client(switch.grpc_address, 4, program)
+        with (
+            connected(int(line.rpartition(":")[2])) as clients,
+            subscribed(address) as stream,
+        ):
+            running = Running(clients, p4runtime)
+            running.add(5, 1)
+            handle = running.add(6, 1)
+            clients.standard.bm_mt_set_entry_ttl(0, SPECIAL, handle, 20)
+            tables = json.loads(KINDS.read_text())["pipelines"][0]["tables"]
+            number = next(table["id"] for table in tables if table["name"] == SPECIAL)
+            # Again after another timeout.
+            for buffer in range(2):
+                message = message_of(stream)
+                assert struct.unpack("=4sQIQiI", message[:32]) == (
+                    *(b"AGE|", 4, 0, buffer, number, 1),
+                )
+                assert struct.unpack("=I", message[32:]) == (handle,)
+        p4runtime.close()
+
+
+def test_ports_are_published_when_they_go_down_and_up(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("not run: only root can make network interfaces")
+    inside = ["unshare", "--net", sys.executable, str(PORTS_ON_WIRES), str(tmp_path)]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(inside, env=env, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    down, up = [bytes.fromhex(message) for message in json.loads(ended.stdout)]
+    header = struct.pack("=4sQI16x", b"PRT|", 0, 1)
+    assert down == header + struct.pack("=ii", 2, 0)
+    assert up == header + struct.pack("=ii", 2, 1)

@@ -128,7 +128,7 @@ fn run(options: &Options, mut ignored: Vec<String>) -> anyhow::Result<()> {
         cpu_port: options.cpu_port,
         drop_port: options.drop_port,
         max_packets: options.max_held_packets.saturating_mul(2),
-        entry_handles: options.thrift_port.is_some(),
+        entry_handles: options.thrift_port.is_some() || options.notifications_addr.is_some(),
         digests: options.notifications_addr.is_some().then_some(DIGESTS),
         engine: options.engine.into(),
         ..SwitchConfig::default()
@@ -289,7 +289,7 @@ fn start_thrift(
     Ok(thrift)
 }
 
-/// Opens the socket for subscribers to digests.
+/// Opens the socket for subscribers to notifications.
 fn publisher(options: &Options) -> anyhow::Result<Option<Arc<Publisher>>> {
     let Some(address) = &options.notifications_addr else {
         return Ok(None);
@@ -424,7 +424,7 @@ fn serve(
         driver.add(number, interface, options.pcap.as_deref())?;
     }
     if let Some(publisher) = &publisher {
-        driver.publish_digests(Arc::clone(publisher), options.device_id);
+        driver.publish(Arc::clone(publisher), options.device_id);
     }
 
     if become_realtime(options.realtime)? {

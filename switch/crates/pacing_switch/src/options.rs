@@ -101,8 +101,9 @@ pub struct Options {
     #[arg(long, value_name = "PORT")]
     pub thrift_port: Option<u16>,
 
-    /// Publish digests by nanomsg at ipc://PATH or tcp://127.0.0.1:PORT, as simple_switch does. All digests
-    /// are collected then; while somebody has subscribed, P4Runtime's controllers get none.
+    /// Publish digests, idle entries and ports that go up or down by nanomsg at ipc://PATH or
+    /// tcp://127.0.0.1:PORT, as simple_switch does. All digests are collected then; while somebody has
+    /// subscribed, P4Runtime's controllers get neither digests nor idle entries.
     #[arg(long, value_name = "ADDRESS")]
     pub notifications_addr: Option<notifications::Address>,
 

@@ -305,7 +305,9 @@ fn idle_entries_are_sent_at_their_time() {
         at_ns,
         body: NotificationBody::Idle(vec![IdleEntry {
             table,
+            json_id: 0,
             key: key.clone(),
+            handle: None,
             timeout_ns: 5_000_000,
         }]),
     };

@@ -250,6 +250,8 @@ pub(crate) struct Selector {
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Table {
+    #[serde(default)]
+    pub id: u32,
     pub name: String,
     pub key: Vec<TableKey>,
     #[serde(rename = "type")]

@@ -3,19 +3,18 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::Context;
 use captures::{CaptureWriter, Direction, path};
-use notifications::{Publisher, learning_message};
 use p4runtime_server::ControllerSender;
 use ports::{LinkState, Waiter, clock};
-use switch::notification::{Notification, NotificationBody};
+use switch::notification::Notification;
 use switch::{Batch, Leaving, Sink, Switch, Trains};
 use traffic_manager::DropCause;
 
 use super::interfaces::{Interface, Interfaces};
 use super::port_set::{PortSet, RETRY_NS};
+use super::subscribers::Subscribers;
 
 /// Packets that start together on a port whose interface takes frames again: at first, and at most. A port
 /// keeps more ([`ports::Port::is_stuck`]).
@@ -62,12 +61,6 @@ impl Capture {
     }
 }
 
-/// Subscribers to digests.
-pub(super) struct Subscribers {
-    pub(super) publisher: Arc<Publisher>,
-    pub(super) device_id: u64,
-}
-
 /// The links of a switch; where its frames go.
 pub(super) struct Links {
     /// By the places that the interfaces have.
@@ -76,7 +69,7 @@ pub(super) struct Links {
     /// Position in `links` by port number.
     by_number: Vec<Option<usize>>,
     controllers: ControllerSender,
-    /// Subscribers, who get digests instead of the controllers while there are any.
+    /// Subscribers, who get notifications instead of the controllers while there are any.
     pub(super) subscribers: Option<Subscribers>,
     /// Frames collected.
     pub(super) collected: usize,
@@ -322,12 +315,9 @@ impl Sink for Links {
     }
 
     fn notify(&mut self, notification: Notification) -> bool {
-        if let NotificationBody::Digests(list) = &notification.body
-            && let Some(subscribers) = &self.subscribers
-            && subscribers.publisher.has_subscribers()
+        if let Some(subscribers) = &mut self.subscribers
+            && subscribers.notify(&notification.body)
         {
-            let message = learning_message(subscribers.device_id, list);
-            subscribers.publisher.publish(&message);
             return true;
         }
         let at_ns = clock::to_realtime_ns(notification.at_ns);

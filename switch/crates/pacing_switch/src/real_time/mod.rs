@@ -27,6 +27,7 @@ mod poll_monitor;
 mod port_set;
 mod processor_share;
 mod stages;
+mod subscribers;
 
 use std::io;
 use std::path::Path;
@@ -39,10 +40,11 @@ use ports::{LinkState, Waiter, WaiterOptions, clock};
 use switch::{Batch, Switch};
 
 pub use interfaces::Interface;
-use links::{Link, Links, Subscribers};
+use links::{Link, Links};
 use poll_monitor::PollMonitor;
 pub use poll_monitor::STALL_NS;
 use processor_share::{ProcessorShare, REST_NS, STOP_NS};
+use subscribers::Subscribers;
 
 use crate::service_manager::Heartbeat;
 use crate::traces::TraceThread;
@@ -130,12 +132,9 @@ impl RealTime {
         })
     }
 
-    /// Gives digests to subscribers instead of the controllers, as long as there are any.
-    pub fn publish_digests(&mut self, publisher: Arc<Publisher>, device_id: u64) {
-        self.links.subscribers = Some(Subscribers {
-            publisher,
-            device_id,
-        });
+    /// Gives notifications to subscribers instead of the controllers, as long as there are any.
+    pub fn publish(&mut self, publisher: Arc<Publisher>, device_id: u64) {
+        self.links.subscribers = Some(Subscribers::new(publisher, device_id));
     }
 
     /// Adds an opened interface. `captures`: folder for its capture files.
@@ -381,15 +380,20 @@ impl RealTime {
 
     /// Checks the state of each interface, and sets that of its port.
     fn check_links(&mut self) {
+        let mut changed = Vec::new();
         for at in 0.. {
             let (state, error) = self.links.interfaces.check(at, &self.waiter);
             let Some(link) = self.links.get_mut(at) else {
-                return;
+                break;
             };
             if state != link.state {
+                let is_up = state == LinkState::Up;
+                if is_up != (link.state == LinkState::Up) {
+                    changed.push((link.number, is_up));
+                }
                 link.state = state;
                 log_state(link, error.as_ref());
-                self.switch.set_port_up(link.number, state == LinkState::Up);
+                self.switch.set_port_up(link.number, is_up);
                 if state == LinkState::Gone {
                     self.links.interfaces.forget(at, &mut self.waiter);
                 }
@@ -398,6 +402,9 @@ impl RealTime {
                 link.was_up |= state == LinkState::Up;
             }
             self.poll_after_control();
+        }
+        if let Some(subscribers) = &self.links.subscribers {
+            subscribers.notify_of_ports(&changed);
         }
     }
 }

@@ -164,6 +164,7 @@ impl Tables {
         let entries = t.entries.as_deref().unwrap_or_default();
         let info = TableInfo {
             name: t.name.clone(),
+            json_id: t.id,
             key,
             actions: actions.iter().map(|a| a.public).collect(),
             size: t.max_size.max(entries.len()),

@@ -60,8 +60,12 @@ pub struct IdleTimeout {
 pub struct IdleEntry {
     /// Index into [`crate::Pipeline::tables`].
     pub table: usize,
+    /// The table's [`TableInfo::json_id`](super::TableInfo::json_id).
+    pub json_id: u32,
     /// The key of the entry.
     pub key: EntryKey,
+    /// BMv2's handle of the entry, if the table keeps handles.
+    pub handle: Option<u32>,
     /// Its idle timeout.
     pub timeout_ns: u64,
 }

@@ -11,6 +11,8 @@ use super::profile::IndirectAction;
 pub struct TableInfo {
     /// Fully qualified P4 name.
     pub name: String,
+    /// Its number in the program's BMv2 JSON.
+    pub json_id: u32,
     /// Key fields in order; empty for a keyless table.
     pub key: Vec<KeyField>,
     /// Actions that entries may use (indices into [`crate::Pipeline::actions`]).

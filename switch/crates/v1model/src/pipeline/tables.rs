@@ -177,10 +177,13 @@ impl Pipeline {
             .enumerate()
             .filter(|(_, t)| t.spec.ageing)
         {
-            left = t.take_idle(now_ns, born_ns, left, |key, timeout_ns| {
+            let info = self.program.table_infos.get(table);
+            left = t.take_idle(now_ns, born_ns, left, |key, timeout_ns, handle| {
                 all.push(IdleEntry {
                     table,
+                    json_id: info.map_or(0, |info| info.json_id),
                     key: key.clone(),
+                    handle,
                     timeout_ns,
                 });
             });

@@ -416,14 +416,14 @@ impl Table {
     }
 
     /// Checks up to `checks` entries that may be idle by `now_ns`. Reports those that are to `idle`,
-    /// with their timeouts; they are reported again after another timeout. `born_ns`: the time of the
-    /// first packet. Returns the checks that are left.
+    /// with their timeouts and handles; they are reported again after another timeout. `born_ns`: the time
+    /// of the first packet. Returns the checks that are left.
     pub fn take_idle(
         &mut self,
         now_ns: u64,
         born_ns: u64,
         checks: usize,
-        mut idle: impl FnMut(&EntryKey, u64),
+        mut idle: impl FnMut(&EntryKey, u64, Option<u32>),
     ) -> usize {
         for left in (0..checks).rev() {
             let Some(&(due_ns, order)) = self.idle_due.first().filter(|due| due.0 <= now_ns) else {
@@ -438,7 +438,8 @@ impl Table {
             debug_assert_eq!(entry.idle.due_ns(), due_ns);
             entry.idle.restart(born_ns);
             if entry.idle.due_ns() <= now_ns {
-                idle(&entry.key.key(), entry.idle.timeout_ns);
+                let handle = self.handles.as_ref().and_then(|it| it.of(order));
+                idle(&entry.key.key(), entry.idle.timeout_ns, handle);
                 entry.idle.reported(now_ns);
             }
             self.idle_due.insert((entry.idle.due_ns(), order));
