@@ -26,6 +26,10 @@ KINDS = PROGRAMS / "kinds.json"
 SPECIAL = "KindsIngress.special"
 OPTIONS = ("--thrift-port", "0", "--cpu-port", "510")
 MAC_BYTES = 6
+# Types of messages of BMv2's event log.
+PACKET_IN, PACKET_OUT = 0, 1
+PARSER_EXTRACT, DEPARSER_EMIT = 4, 7
+PIPELINE_DONE, CONDITION_EVAL = 10, 11
 QUEUES_ON_WIRES = Path(__file__).with_name("queues_on_wires.py")
 PORTS_ON_WIRES = Path(__file__).with_name("ports_on_wires.py")
 
@@ -332,3 +336,36 @@ def test_ports_are_published_when_they_go_down_and_up(tmp_path: Path) -> None:
     header = struct.pack("=4sQI16x", b"PRT|", 0, 1)
     assert down == header + struct.pack("=ii", 2, 0)
     assert up == header + struct.pack("=ii", 2, 1)
+
+
+def test_events_of_packets_are_published_while_somebody_has_subscribed(tmp_path: Path) -> None:
+    address = f"ipc://{tmp_path}/log.ipc"
+    options = ("--cpu-port", "510", "--nanolog", address, "--device-id", "4")
+    with Switch(KINDS, options=options, binary=binary()) as switch:
+        program = Program(PROGRAMS / "kinds.p4info.txtpb", KINDS)
+        p4runtime = Client(switch.grpc_address, 4, program)
+        p4runtime.become_primary()
+        p4runtime.push()
+        with subscribed(address) as stream:
+            p4runtime.packet_out(bytes(60), egress_port=510)
+            messages = []
+            while not messages or messages[-1][0] != PACKET_OUT:
+                message = message_of(stream)
+                kind, device, context, _, packet, copy = struct.unpack("=iQIQQQ", message[:40])
+                assert (device, context, packet, copy) == (4, 0, 0, 0)
+                messages.append((kind, message[40:]))
+        p4runtime.close()
+    port = struct.pack("=i", 510)
+    assert messages[0] == (PACKET_IN, port)
+    assert messages[-1] == (PACKET_OUT, port)
+    kinds = {kind for kind, _ in messages}
+    assert {PARSER_EXTRACT, PIPELINE_DONE, CONDITION_EVAL, DEPARSER_EMIT} <= kinds
+
+
+def test_an_event_log_without_a_place_is_reported_and_left_out(tmp_path: Path) -> None:
+    options = ("--nanolog", "tcp://0.0.0.0:5555")
+    with Switch(KINDS, options=options, log=tmp_path / "log", binary=binary()):
+        pass
+    told = (tmp_path / "log").read_text()
+    assert "no event log: --nanolog tcp://0.0.0.0:5555: " in told
+    assert "ready" in told

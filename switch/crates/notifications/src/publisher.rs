@@ -16,9 +16,6 @@ use crate::address::Address;
 /// Most connections at once, of subscribers and of those that have not said who they are; others are closed.
 const CONNECTIONS_MAX: usize = 16;
 
-/// Messages that may wait for a subscriber.
-const WAITING_MAX: usize = 256;
-
 /// Longest time until a subscriber has said who it is.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
@@ -45,6 +42,10 @@ struct Subscriber {
 #[derive(Debug, Default)]
 struct Subscribers {
     senders: Mutex<Vec<Subscriber>>,
+    /// How many these are.
+    count: AtomicUsize,
+    /// Messages that may wait for each.
+    waiting: usize,
     next: AtomicU64,
     lost: AtomicU64,
     connections: AtomicUsize,
@@ -77,23 +78,31 @@ impl Subscribers {
     /// Adds a subscriber.
     fn add(&self) -> (u64, Receiver<Arc<[u8]>>) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let (sender, receiver) = mpsc::sync_channel(WAITING_MAX);
-        self.senders().push(Subscriber { number, sender });
+        let (sender, receiver) = mpsc::sync_channel(self.waiting);
+        let mut senders = self.senders();
+        senders.push(Subscriber { number, sender });
+        self.count.store(senders.len(), Ordering::Release);
         (number, receiver)
     }
 
     fn remove(&self, number: u64) {
-        self.senders().retain(|other| other.number != number);
+        let mut senders = self.senders();
+        senders.retain(|other| other.number != number);
+        self.count.store(senders.len(), Ordering::Release);
     }
 }
 
 impl Publisher {
-    /// Listens at an address. A Unix socket that a process left behind is replaced.
+    /// Listens at an address. A Unix socket that a process left behind is replaced. `waiting` messages may
+    /// wait for each subscriber.
     ///
     /// # Errors
     /// Another program listens there, or the address cannot be used.
-    pub fn listen(address: &Address) -> io::Result<Self> {
-        let subscribers = Arc::new(Subscribers::default());
+    pub fn listen(address: &Address, waiting: usize) -> io::Result<Self> {
+        let subscribers = Arc::new(Subscribers {
+            waiting,
+            ..Subscribers::default()
+        });
         let mut address = address.clone();
         match &mut address {
             Address::Ipc(path) => {
@@ -120,7 +129,7 @@ impl Publisher {
 
     /// Whether somebody has subscribed: connected and greeted.
     pub fn has_subscribers(&self) -> bool {
-        !self.subscribers.senders().is_empty()
+        self.subscribers.count.load(Ordering::Acquire) > 0
     }
 
     /// Sends a message to all subscribers. Those that do not keep up lose it.

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use notifications::{Address, Publisher};
 
+/// Messages that may wait for each subscriber.
+const WAITING: usize = 256;
+
 const SUB: [u8; 8] = [0, b'S', b'P', 0, 0, 33, 0, 0];
 const PUB: [u8; 8] = [0, b'S', b'P', 0, 0, 32, 0, 0];
 
@@ -37,7 +40,7 @@ fn until(holds: impl Fn() -> bool) {
 /// A publisher on a free port, and its address.
 fn on_tcp() -> (Publisher, SocketAddr) {
     let address = "tcp://127.0.0.1:0".parse().expect("valid");
-    let publisher = Publisher::listen(&address).expect("listens");
+    let publisher = Publisher::listen(&address, WAITING).expect("listens");
     let Address::Tcp(at) = *publisher.address() else {
         panic!("another address");
     };
@@ -48,11 +51,8 @@ fn on_tcp() -> (Publisher, SocketAddr) {
 fn all_subscribers_get_each_message_in_order() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("n.ipc");
-    let ipc = Publisher::listen(&Address::Ipc(path.clone())).expect("listens");
-    let tcp = Publisher::listen(&"tcp://127.0.0.1:0".parse().expect("valid")).expect("listens");
-    let Address::Tcp(at) = tcp.address() else {
-        panic!("another address");
-    };
+    let ipc = Publisher::listen(&Address::Ipc(path.clone()), WAITING).expect("listens");
+    let (tcp, at) = on_tcp();
     assert!(!ipc.has_subscribers());
     let mut unix = [(); 2].map(|()| UnixStream::connect(&path).expect("connects"));
     let mut stream = TcpStream::connect(at).expect("connects");
@@ -124,10 +124,10 @@ fn a_socket_that_was_left_behind_is_replaced_and_one_in_use_is_not() {
     drop(std::os::unix::net::UnixListener::bind(&path).expect("binds"));
     assert!(path.exists());
     let address = Address::Ipc(path.clone());
-    let publisher = Publisher::listen(&address).expect("replaces it");
-    Publisher::listen(&address).expect_err("it is in use");
+    let publisher = Publisher::listen(&address, WAITING).expect("replaces it");
+    Publisher::listen(&address, WAITING).expect_err("it is in use");
     drop(publisher);
     std::fs::write(&path, "a file").expect("writes");
-    Publisher::listen(&address).expect_err("no socket is there");
+    Publisher::listen(&address, WAITING).expect_err("no socket is there");
     assert_eq!(std::fs::read(&path).expect("reads"), b"a file");
 }

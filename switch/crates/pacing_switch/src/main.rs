@@ -29,9 +29,10 @@ use anyhow::{Context, bail};
 use clap::{CommandFactory, FromArgMatches};
 use credentials::Credentials;
 use files::{read_limited, refuse_source};
-use notifications::Publisher;
+use notifications::{Address, Publisher};
 use options::{Ignored, Options, Realtime};
 use p4runtime_server::{Beside, Mappings, ServerConfig, Token, controller_queues};
+use packet_trace::EventLog;
 use ports::{Port, PortDriver, PortOptions};
 use real_time::{Interface, RealTime};
 use report::Losses;
@@ -40,7 +41,7 @@ use service_manager::Heartbeat;
 use switch::{Switch, SwitchConfig};
 use thrift_server::{ThriftConfig, ThriftLimits, ThriftServer};
 use tokio::sync::oneshot;
-use traces::{TraceThread, TraceWriter};
+use traces::{Events, TraceThread, TraceWriter};
 use traffic_manager::{DropCount, Limits};
 use v1model::entries::digest::DigestConfig;
 use virtual_time::Ended;
@@ -54,6 +55,9 @@ const JOB_QUEUE: usize = 1_024;
 const PACKET_IN_QUEUE: usize = 1_024;
 /// Most digest lists and idle notifications that wait for the control server.
 const NOTIFICATION_QUEUE: usize = 1_024;
+/// Messages that may wait for a subscriber to notifications, and to events, of which a packet has dozens.
+const NOTIFICATIONS_WAITING: usize = 256;
+const EVENTS_WAITING: usize = 16_384;
 /// How digests are collected for subscribers: as simple_switch does until a client changes it.
 const DIGESTS: DigestConfig = DigestConfig {
     max_timeout_ns: 1_000_000_000,
@@ -115,6 +119,9 @@ fn say(text: &str) {
 fn run(options: &Options, mut ignored: Vec<String>) -> anyhow::Result<()> {
     options.check().map_err(anyhow::Error::msg)?;
     ignored.extend(options.tls.ignored().into_iter().map(str::to_owned));
+    if let Some(address) = options.nanolog.as_ref().filter(|_| options.virtual_time) {
+        ignored.insert(0, format!("--nanolog {address}"));
+    }
     if !ignored.is_empty() {
         say(&format!("pacing_switch: ignored: {}\n", ignored.join(", ")));
     }
@@ -128,7 +135,9 @@ fn run(options: &Options, mut ignored: Vec<String>) -> anyhow::Result<()> {
         cpu_port: options.cpu_port,
         drop_port: options.drop_port,
         max_packets: options.max_held_packets.saturating_mul(2),
-        entry_handles: options.thrift_port.is_some() || options.notifications_addr.is_some(),
+        entry_handles: options.thrift_port.is_some()
+            || options.notifications_addr.is_some()
+            || options.nanolog.is_some(),
         digests: options.notifications_addr.is_some().then_some(DIGESTS),
         engine: options.engine.into(),
         ..SwitchConfig::default()
@@ -169,8 +178,8 @@ fn run(options: &Options, mut ignored: Vec<String>) -> anyhow::Result<()> {
         None => None,
     };
 
-    let traces = TraceWriter::create(options.packet_trace.as_deref())?;
-    switch.set_tracing(traces.is_some());
+    let traces = TraceWriter::create(options.packet_trace.as_deref(), events(options))?;
+    switch.set_tracing(traces.as_ref().is_some_and(TraceWriter::takes_all));
     let mut losses = Losses::default();
     let switch = if options.virtual_time {
         if options.program.is_none() {
@@ -294,9 +303,43 @@ fn publisher(options: &Options) -> anyhow::Result<Option<Arc<Publisher>>> {
     let Some(address) = &options.notifications_addr else {
         return Ok(None);
     };
-    let publisher = Publisher::listen(address)
+    let publisher = Publisher::listen(address, NOTIFICATIONS_WAITING)
         .with_context(|| format!("{address}; choose another address with --notifications-addr"))?;
     Ok(Some(Arc::new(publisher)))
+}
+
+/// Messages that subscribers to notifications and to events have lost.
+fn slow_subscribers([notifications, events]: [Option<Arc<Publisher>>; 2]) -> [DropCount; 2] {
+    let causes = [
+        ("subscriber-slow", notifications),
+        ("event-subscriber-slow", events),
+    ];
+    causes.map(|(cause, publisher)| DropCount {
+        cause,
+        packets: publisher.map_or(0, |publisher| publisher.lost()),
+    })
+}
+
+/// The event log, if it is asked for. Scripts for simple_switch ask for one that nobody reads, so an address
+/// that cannot be used does not keep the switch from starting.
+fn events(options: &Options) -> Option<Events> {
+    let address = options.nanolog.as_ref().filter(|_| !options.virtual_time)?;
+    let listening = address
+        .parse::<Address>()
+        .map_err(anyhow::Error::from)
+        .and_then(|address| Ok(Publisher::listen(&address, EVENTS_WAITING)?));
+    match listening {
+        Ok(publisher) => Some(Events {
+            publisher: Arc::new(publisher),
+            log: EventLog::new(options.device_id, options.cpu_port),
+        }),
+        Err(error) => {
+            say(&format!(
+                "pacing_switch: no event log: --nanolog {address}: {error:#}\n"
+            ));
+            None
+        }
+    }
 }
 
 /// Processors that this process may use.
@@ -399,6 +442,7 @@ fn serve(
     let listener = p4runtime_server::listen(options.grpc_server_addr)?;
     let thrift_listener = options.thrift_port.map(listen_for_thrift).transpose()?;
     let publisher = publisher(options)?;
+    let event_publisher = traces.as_ref().and_then(TraceWriter::publisher).cloned();
     let threads = options.has_threads(processors());
     let opened = open_ports(options, threads)?;
     let compiler = switch.compiler();
@@ -491,9 +535,7 @@ fn serve(
         controllers: counters.losses(),
         refusals: refusals.counts(),
     };
-    losses.controllers.notifications.push(DropCount {
-        cause: "subscriber-slow",
-        packets: publisher.map_or(0, |publisher| publisher.lost()),
-    });
+    let slow = slow_subscribers([publisher, event_publisher]);
+    losses.controllers.notifications.extend(slow);
     Ok((switch, losses))
 }

@@ -107,6 +107,12 @@ pub struct Options {
     #[arg(long, value_name = "ADDRESS")]
     pub notifications_addr: Option<notifications::Address>,
 
+    /// Publish BMv2's event log by nanomsg at this address, as for --notifications-addr. Packets are traced
+    /// while somebody has subscribed, which takes some ten times as long. If the address cannot be used,
+    /// the switch says so and has no event log.
+    #[arg(long, value_name = "ADDRESS")]
+    pub nanolog: Option<String>,
+
     /// Folder of the certificates and the token that clients on other machines need. They are made at
     /// the first start with an address that other machines reach. Default: systemd's STATE_DIRECTORY;
     /// /var/lib/pacing-switch for root; ~/.local/state/pacing-switch.
@@ -244,10 +250,6 @@ pub struct Options {
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Options of simple_switch_grpc that are accepted and ignored")]
 pub struct Ignored {
-    /// There is no nanomsg log.
-    #[arg(long, value_name = "ADDRESS")]
-    nanolog: Option<String>,
-
     /// The log goes to standard error.
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,

@@ -1,13 +1,16 @@
-//! Packet traces to a file (`--packet-trace`) and to the log (`--log-level trace`).
+//! Packet traces to a file (`--packet-trace`), to the log (`--log-level trace`) and to subscribers to
+//! BMv2's event log (`--nanolog`).
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use anyhow::Context;
-use packet_trace::{to_delimited, to_json, to_lines};
+use notifications::Publisher;
+use packet_trace::{EventLog, to_delimited, to_json, to_lines};
 use switch::Switch;
 use switch::trace::PacketTrace;
 
@@ -20,7 +23,13 @@ const MESSAGES: &str = "binpb";
 /// Bytes that are written to the file at once.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Writes traces: each as a line of JSON or as a message, and as lines of the log.
+/// The event log, and the socket of those that subscribe to it.
+pub struct Events {
+    pub publisher: Arc<Publisher>,
+    pub log: EventLog,
+}
+
+/// Writes traces: each as a line of JSON or as a message, as lines of the log, and as events.
 pub struct TraceWriter {
     file: Option<BufWriter<File>>,
     /// Whether the file has messages, each with its length in front.
@@ -30,17 +39,18 @@ pub struct TraceWriter {
     message: Vec<u8>,
     name: String,
     log: bool,
+    events: Option<Events>,
 }
 
 impl TraceWriter {
-    /// A writer to a file, over an existing one, and to the log if it has level `trace`; `None`:
-    /// there is neither.
+    /// A writer to a file, over an existing one, to the log if it has level `trace`, and to subscribers;
+    /// `None`: there is none of these.
     ///
     /// # Errors
     /// Names the file.
-    pub fn create(path: Option<&Path>) -> anyhow::Result<Option<Self>> {
+    pub fn create(path: Option<&Path>, events: Option<Events>) -> anyhow::Result<Option<Self>> {
         let log = tracing::enabled!(target: "packet", tracing::Level::TRACE);
-        if path.is_none() && !log {
+        if path.is_none() && !log && events.is_none() {
             return Ok(None);
         }
         let name = path.map_or_else(String::new, |path| path.display().to_string());
@@ -56,7 +66,18 @@ impl TraceWriter {
             message: Vec::new(),
             name,
             log,
+            events,
         }))
+    }
+
+    /// Whether all packets must be traced, also while nobody has subscribed.
+    pub fn takes_all(&self) -> bool {
+        self.file.is_some() || self.log
+    }
+
+    /// The socket of subscribers to events.
+    pub fn publisher(&self) -> Option<&Arc<Publisher>> {
+        self.events.as_ref().map(|events| &events.publisher)
     }
 
     /// Writes the traces of a switch that are complete.
@@ -75,6 +96,11 @@ impl TraceWriter {
             for line in to_lines(trace) {
                 tracing::trace!(target: "packet", "{line}");
             }
+        }
+        if let Some(Events { publisher, log }) = &mut self.events
+            && publisher.has_subscribers()
+        {
+            log.put(trace, |message| publisher.publish(message));
         }
         if let Some(file) = &mut self.file {
             self.text.clear();
@@ -108,6 +134,11 @@ pub struct TraceThread {
     sender: SyncSender<PacketTrace>,
     thread: JoinHandle<anyhow::Result<()>>,
     lost: u64,
+    /// See [`TraceWriter::takes_all`].
+    takes_all: bool,
+    publisher: Option<Arc<Publisher>>,
+    /// Packets are traced.
+    traces: bool,
 }
 
 impl TraceThread {
@@ -117,6 +148,8 @@ impl TraceThread {
     /// There are too many threads.
     pub fn start(writer: TraceWriter) -> anyhow::Result<Self> {
         let (sender, receiver) = sync_channel(WAITING_MAX);
+        let takes_all = writer.takes_all();
+        let publisher = writer.publisher().cloned();
         let thread = std::thread::Builder::new()
             .name("traces".into())
             .spawn(move || write_until_end(writer, &receiver))
@@ -125,7 +158,20 @@ impl TraceThread {
             sender,
             thread,
             lost: 0,
+            takes_all,
+            publisher,
+            traces: takes_all,
         })
+    }
+
+    /// Has a switch trace packets for as long as anybody takes the traces.
+    pub fn trace_if_wanted(&mut self, switch: &mut Switch) {
+        let publisher = self.publisher.as_ref();
+        let wanted = self.takes_all || publisher.is_some_and(|it| it.has_subscribers());
+        if wanted != self.traces {
+            self.traces = wanted;
+            switch.set_tracing(wanted);
+        }
     }
 
     /// Hands over the traces of a switch that are complete. Traces that find no room are lost.

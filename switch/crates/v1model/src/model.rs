@@ -134,6 +134,8 @@ pub(crate) struct TypeValue {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Parser {
     pub name: String,
+    #[serde(default)]
+    pub id: u32,
     pub init_state: Option<String>,
     pub parse_states: Vec<ParseState>,
 }
@@ -164,6 +166,8 @@ pub(crate) struct Transition {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Deparser {
     pub name: String,
+    #[serde(default)]
+    pub id: u32,
     pub order: Vec<String>,
     #[serde(default)]
     pub primitives: Vec<Primitive>,
@@ -225,6 +229,8 @@ pub(crate) struct Primitive {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Pipeline {
     pub name: String,
+    #[serde(default)]
+    pub id: u32,
     pub init_table: Option<String>,
     pub tables: Vec<Table>,
     #[serde(default)]
@@ -316,6 +322,8 @@ pub(crate) struct ActionEntry {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Conditional {
     pub name: String,
+    #[serde(default)]
+    pub id: u32,
     pub expression: TypeValue,
     pub true_next: Option<String>,
     pub false_next: Option<String>,

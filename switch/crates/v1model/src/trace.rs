@@ -3,11 +3,13 @@
 
 use crate::clone_request::CloneRequest;
 use crate::entries::EntryKey;
+use crate::json_ids::JsonIds;
 use crate::layout::{FieldType, Layout};
 use crate::slot::Slot;
 use crate::table::{Entry, KeyPart};
 use crate::wide::limbs;
 use std::fmt;
+use std::sync::Arc;
 use traffic_manager::hold::Hold;
 
 /// A part of a v1model program that packets go through.
@@ -312,6 +314,8 @@ pub(crate) struct Labels {
     pub nodes: Box<[NodeLabel]>,
     /// Of parser errors, with their codes.
     pub errors: Box<[(String, u64)]>,
+    /// The numbers of the objects in the JSON.
+    pub ids: Arc<JsonIds>,
 }
 
 impl Labels {

@@ -178,6 +178,9 @@ impl RealTime {
         let mut next_link_check_ns = clock::now_ns() + self.link_check_interval_ns();
         loop {
             self.heartbeat.beat();
+            if let Some(traces) = &mut self.traces {
+                traces.trace_if_wanted(&mut self.switch);
+            }
             let mut now_ns = self.poll();
             let began_ns = now_ns;
             if has_jobs {

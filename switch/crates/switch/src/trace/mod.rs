@@ -21,3 +21,4 @@ pub(crate) use event::Event;
 pub use filter::{FilterError, INSTRUCTIONS_MAX, Instruction, PacketFilter};
 pub(crate) use tracer::{Traced, Tracer};
 pub use tree::{Branch, ForkReason, Outcome, PacketTrace};
+pub use v1model::JsonIds;

@@ -2,8 +2,9 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use v1model::{Externs, IngressInput, Pipeline, Step};
+use v1model::{Externs, IngressInput, JsonIds, Pipeline, Step};
 
 use super::collector::{Collector, Wanted};
 use super::encoder::Encoder;
@@ -21,6 +22,7 @@ const BRANCHES_MAX: usize = 512;
 /// The traces of the packets that are in the switch.
 pub(crate) struct Tracer {
     encoder: Encoder,
+    ids: Arc<JsonIds>,
     /// Bytes of events that the first branch of the last trace took: room for the next one.
     usual_bytes: usize,
     growing: HashMap<u64, Growing>,
@@ -83,7 +85,7 @@ impl Growing {
         Some(self.branches.len() - 1)
     }
 
-    fn finish(mut self, number: u64) -> PacketTrace {
+    fn finish(mut self, number: u64, ids: &Arc<JsonIds>) -> PacketTrace {
         PacketTrace {
             packet_id: number,
             ingress_port: self.ingress_port,
@@ -91,6 +93,7 @@ impl Growing {
             frame_bytes: self.frame_bytes,
             root: self.take(0),
             left_out: self.left_out,
+            ids: Arc::clone(ids),
         }
     }
 
@@ -118,6 +121,7 @@ impl Tracer {
     pub(crate) fn new(pipeline: &Pipeline) -> Self {
         Self {
             encoder: Encoder::new(pipeline),
+            ids: Arc::clone(pipeline.json_ids()),
             usual_bytes: 0,
             growing: HashMap::new(),
             places: HashMap::new(),
@@ -238,14 +242,14 @@ impl Tracer {
             && let Some(trace) = self.growing.remove(&place.trace)
         {
             self.usual_bytes = trace.branches.first().map_or(0, |first| first.events.len());
-            traces.put(trace.wanted, trace.finish(place.trace));
+            traces.put(trace.wanted, trace.finish(place.trace, &self.ids));
         }
     }
 
     /// Takes the trace of this number as far as it goes.
     pub(crate) fn take_unfinished(&mut self, trace: u64) -> Option<PacketTrace> {
         self.places.retain(|_, place| place.trace != trace);
-        Some(self.growing.remove(&trace)?.finish(trace))
+        Some(self.growing.remove(&trace)?.finish(trace, &self.ids))
     }
 }
 

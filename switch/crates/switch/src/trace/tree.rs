@@ -1,6 +1,9 @@
 //! The trace of a packet: a tree of branches.
 
+use std::sync::Arc;
+
 use traffic_manager::DropCause;
+use v1model::JsonIds;
 
 use super::protobuf::Message;
 
@@ -19,6 +22,8 @@ pub struct PacketTrace {
     pub root: Branch,
     /// Events and branches that the trace has no room for.
     pub left_out: u64,
+    /// The numbers of the program's objects in its BMv2 JSON.
+    pub ids: Arc<JsonIds>,
 }
 
 /// The events of one copy of a packet.

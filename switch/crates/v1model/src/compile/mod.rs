@@ -26,6 +26,7 @@ use crate::entries::digest::DigestInfo;
 use crate::error::{At, LoadResult};
 use crate::expr::{Compiler, MAX_TEMP_WORDS};
 use crate::header_io::HeaderIo;
+use crate::json_ids::JsonIds;
 use crate::layout::{Layout, Stack};
 use crate::model::Root;
 use crate::profile::Profile;
@@ -106,6 +107,7 @@ fn compile_with(
         error_names: errors
             .map(|(name, code)| (name.clone(), (*code).into()))
             .collect(),
+        ids: JsonIds::new(root),
         key_words: 2 * tables.iter().map(|t| t.spec.key_words).max().unwrap_or(0),
     };
     let compiled = Compiled {
@@ -129,6 +131,7 @@ struct Parts {
     intrinsics: Intrinsics,
     errors: ErrorCodes,
     error_names: Vec<(String, u64)>,
+    ids: JsonIds,
     key_words: usize,
 }
 
@@ -155,6 +158,7 @@ impl Parts {
             headers: HeaderLabel::all(layout),
             nodes: self.controls.labels.into(),
             errors: self.error_names.into(),
+            ids: self.ids.into(),
         };
         Program {
             labels: Box::new(labels),

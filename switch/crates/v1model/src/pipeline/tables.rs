@@ -7,6 +7,8 @@
 //! numbers BMv2 JSON gives them, where the lowest wins. Among equal priorities the entry that
 //! was inserted first wins.
 
+use std::sync::Arc;
+
 use crate::bits::{from_bits, split_bits};
 use crate::entries::digest::{IdleEntry, IdleTimeout};
 use crate::entries::error::{internal, invalid, not_found};
@@ -15,6 +17,7 @@ use crate::entries::{
     ActionCall, ActionInfo, ControlError, ControlResult, CounterValue, DefaultEntry, EntryAction,
     EntryKey, MeterState, MeterWrite, Page, TableEntry, TableInfo,
 };
+use crate::json_ids::JsonIds;
 use crate::pipeline::Pipeline;
 use crate::saved::{SavedEntry, SavedTarget};
 use crate::state::counter_value;
@@ -41,6 +44,11 @@ impl Pipeline {
     /// that p4c makes of plain statements (`tbl_...`, keyless, not in P4Info).
     pub fn tables(&self) -> &[TableInfo] {
         &self.program.table_infos
+    }
+
+    /// The numbers of the program's objects in its BMv2 JSON.
+    pub fn json_ids(&self) -> &Arc<JsonIds> {
+        &self.program.labels.ids
     }
 
     /// All actions. The copies that p4c makes of one action appear once.
