@@ -26,6 +26,8 @@ KINDS = PROGRAMS / "kinds.json"
 SPECIAL = "KindsIngress.special"
 OPTIONS = ("--thrift-port", "0", "--cpu-port", "510")
 MAC_BYTES = 6
+# Of holders, as docs/thrift.md says.
+THRIFT_CONNECTIONS = 64
 # Types of messages of BMv2's event log.
 PACKET_IN, PACKET_OUT = 0, 1
 PARSER_EXTRACT, DEPARSER_EMIT = 4, 7
@@ -369,3 +371,45 @@ def test_an_event_log_without_a_place_is_reported_and_left_out(tmp_path: Path) -
     told = (tmp_path / "log").read_text()
     assert "no event log: --nanolog tcp://0.0.0.0:5555: " in told
     assert "ready" in told
+
+
+def is_answered(stream: socket.socket) -> bool:
+    """Whether a call on a connection is answered; else the switch has closed it."""
+    name = b"standard:bm_mgmt_get_info"
+    try:
+        stream.sendall(b"\x80\1\0\1" + struct.pack(">I", len(name)) + name + b"\0\0\0\1\0")
+        answer = stream.recv(4, socket.MSG_WAITALL)
+    except (ConnectionResetError, BrokenPipeError):
+        return False
+    assert answer in {b"", b"\x80\1\0\2"}
+    return bool(answer)
+
+
+def test_a_thousand_connections_are_answered_or_refused(tmp_path: Path) -> None:
+    """Each refusal is counted, and a client that comes after them is answered."""
+    stats = tmp_path / "stats.json"
+    options = ("--thrift-port", "0", "--stats-file", str(stats))
+    with Switch(KINDS, options=options, binary=binary()) as switch:
+        address = ("127.0.0.1", int(switch.wait_for_line(": Thrift at ").rpartition(":")[2]))
+        served, refused = [], 0
+        # Not all at once: a process may have no more than 1,024 descriptors.
+        for _ in range(5):
+            streams = [socket.create_connection(address, timeout=60) for _ in range(200)]
+            for stream in streams:
+                if is_answered(stream):
+                    served.append(stream)
+                else:
+                    refused += 1
+                    stream.close()
+        assert (len(served), refused) == (THRIFT_CONNECTIONS, 1_000 - THRIFT_CONNECTIONS)
+        for stream in served:
+            stream.close()
+        # The places are free a moment after the clients have gone.
+        later = 0
+        while True:
+            with socket.create_connection(address, timeout=60) as stream:
+                if is_answered(stream):
+                    break
+                later += 1
+    refusals = json.loads(stats.read_text())["refusals"]
+    assert refusals == {"thrift-connections-full": refused + later}
