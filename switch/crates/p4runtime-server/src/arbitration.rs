@@ -71,7 +71,7 @@ pub struct Arbitration {
     controllers_per_role_max: usize,
     sessions: HashMap<SessionId, Session>,
     roles: HashMap<String, Role>,
-    /// Whether a holder has ever bid for a role. After that, no stranger becomes primary.
+    /// Whether a holder has ever bid for a role. After that, no stranger is primary.
     has_holder: bool,
 }
 
@@ -182,22 +182,36 @@ impl Arbitration {
             }
         }
         let bid = election_id.map(|id| (standing, id));
-        self.has_holder |= bid.is_some() && standing == Standing::Holder;
-        let outcome = self.decide(session, &role_name, bid);
-        let Outcome::NewPrimary(mut notifications) = outcome else {
-            return Ok(outcome);
+        let is_first_holder = bid.is_some() && standing == Standing::Holder && !self.has_holder;
+        let deposed = if is_first_holder {
+            self.depose_strangers(&role_name)
+        } else {
+            Vec::new()
         };
         let config = update.role.as_ref().and_then(|role| role.config.clone());
-        if let Some(role) = self.roles.get_mut(&role_name) {
-            role.config.clone_from(&config);
-            role.scope = Arc::new(scope);
-        }
-        for (_, message) in &mut notifications {
-            if let Some(role) = &mut message.role {
-                role.config.clone_from(&config);
+        let mut outcome = self.decide(session, &role_name, bid, config, scope);
+        let (Outcome::Notify(notifications) | Outcome::NewPrimary(notifications)) = &mut outcome;
+        notifications.extend(deposed);
+        Ok(outcome)
+    }
+
+    /// Ends the rights that strangers got while there was no holder: no primary stays, and no config.
+    /// Returns the notifications for all roles but `bid_for`, whose controllers hear of the holder.
+    fn depose_strangers(&mut self, bid_for: &str) -> Vec<Notification> {
+        self.has_holder = true;
+        let mut deposed = Vec::new();
+        for (name, role) in &mut self.roles {
+            role.accepted = false;
+            role.config = None;
+            role.scope = Arc::default();
+            if role.primary.take().is_some() && name != bid_for {
+                deposed.push(name.clone());
             }
         }
-        Ok(Outcome::NewPrimary(notifications))
+        let deposed = deposed.iter();
+        deposed
+            .flat_map(|role| self.notify(role, |_| true))
+            .collect()
     }
 
     /// Lets the primary chosen by an [`Outcome::NewPrimary`] write, once the writes that had begun
@@ -352,7 +366,15 @@ impl Arbitration {
         Ok(())
     }
 
-    fn decide(&mut self, session: SessionId, role_name: &str, bid: Option<Bid>) -> Outcome {
+    /// Makes a controller primary if its bid is the highest; `config` and `scope` are then the role's.
+    fn decide(
+        &mut self,
+        session: SessionId,
+        role_name: &str,
+        bid: Option<Bid>,
+        config: Option<prost_types::Any>,
+        scope: Scope,
+    ) -> Outcome {
         let Some(role) = self.roles.get_mut(role_name) else {
             debug_assert!(false, "the role of a live stream is gone");
             return Outcome::Notify(Vec::new());
@@ -363,6 +385,8 @@ impl Arbitration {
             role.highest = bid;
             role.primary = Some(session);
             role.accepted = false;
+            role.config = config;
+            role.scope = Arc::new(scope);
             return Outcome::NewPrimary(self.notify(role_name, |member| member != session));
         }
         if role.primary == Some(session) {
@@ -833,32 +857,79 @@ mod tests {
         assert!(may_write(&arbitration, 3) && arbitration.is_primary(4));
     }
 
-    #[test]
-    fn a_role_without_a_config_may_do_what_no_config_names() {
+    /// As `in_role`, with a config that names table 7 and the pipeline.
+    fn configured(name: &str, election_id: u128) -> p4::MasterArbitrationUpdate {
         use prost::Message;
-        let mut arbitration = Arbitration::new(DEVICE, 4);
-        send(&mut arbitration, 1, &in_role("plain", 1));
-        assert!(arbitration.scope("plain").has(7));
-        assert!(arbitration.scope("plain").may_set_pipeline());
         let limits = crate::proto::pacer::v1::RoleConfig {
             p4_ids: vec![7],
             pipeline: true,
             ..Default::default()
         };
-        let mut message = in_role("configured", 1);
+        let mut message = in_role(name, election_id);
         if let Some(role) = &mut message.role {
             role.config = Some(prost_types::Any {
                 type_url: "type.googleapis.com/pacer.v1.RoleConfig".to_owned(),
                 value: limits.encode_to_vec(),
             });
         }
-        send(&mut arbitration, 2, &message);
+        message
+    }
+
+    #[test]
+    fn the_first_holder_ends_the_rights_of_all_strangers() {
+        let mut arbitration = Arbitration::new(DEVICE, 4);
+        for (session, message) in [
+            (1, update(Some(5))),
+            (2, in_role("plain", 5)),
+            (3, configured("configured", 5)),
+        ] {
+            send_as_stranger(&mut arbitration, session, &message).expect("nobody else is there");
+            assert!(arbitration.is_primary(session));
+        }
+        // Those of its role hear of the holder, the others that they have no primary.
+        let mut told = send(&mut arbitration, 4, &in_role("plain", 1));
+        told.sort_by_key(|(session, ..)| *session);
+        assert_eq!(
+            told,
+            [
+                (1, Code::NotFound, Some(5)),
+                (2, Code::AlreadyExists, Some(1)),
+                (3, Code::NotFound, Some(5)),
+                (4, Code::Ok, Some(1)),
+            ]
+        );
+        assert!((1..=3).all(|session| !arbitration.is_primary(session)));
+        for role in ["", "plain", "configured"] {
+            let id = Some(election_message(5));
+            let refused = arbitration.check_primary(Standing::Stranger, DEVICE, role, id.as_ref());
+            assert_eq!(
+                refused.expect_err("a stranger").code(),
+                Code::PermissionDenied
+            );
+        }
+        // A config that only a stranger has sent takes nothing from the holder.
+        assert!(arbitration.scope("plain").has(7));
+        assert!(arbitration.scope("plain").may_set_pipeline());
+    }
+
+    #[test]
+    fn a_role_without_a_config_may_do_what_no_config_names() {
+        let mut arbitration = Arbitration::new(DEVICE, 4);
+        send(&mut arbitration, 1, &in_role("plain", 1));
+        assert!(arbitration.scope("plain").has(7));
+        assert!(arbitration.scope("plain").may_set_pipeline());
+        send(&mut arbitration, 2, &configured("configured", 1));
+        // It holds for the primary of before.
+        assert!(arbitration.is_primary(1));
         let plain = arbitration.scope("plain");
         assert!(!plain.has(7) && plain.has(8));
         assert!(!plain.may_set_pipeline() && plain.may_set_ports());
         let default = arbitration.scope("");
         assert!(default.has(7) && default.may_set_pipeline());
         assert!(arbitration.scope("configured").has(7) && !arbitration.scope("configured").has(8));
+        // The role keeps its objects without a primary.
+        arbitration.close(2);
+        assert!(!arbitration.scope("plain").has(7));
     }
 
     #[test]

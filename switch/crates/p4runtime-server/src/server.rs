@@ -24,7 +24,8 @@ use crate::proto::p4::v1 as p4;
 use crate::proto::p4::v1::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use crate::proto::pacer::v1::packet_tracing_server::PacketTracingServer;
 use crate::proto::pacer::v1::traffic_manager_server::TrafficManagerServer;
-use crate::refusals::{Refusal, Refusals};
+use crate::refusals::Refusals;
+use crate::roles::Scope;
 use crate::sessions;
 use crate::shared::{ServerConfig, Shared};
 use crate::stream;
@@ -301,13 +302,6 @@ impl P4Runtime for Service {
             &request.role,
             request.election_id.as_ref(),
         )?;
-        if !shared.scope(&request.role).may_set_pipeline() {
-            shared.refusals.count(Refusal::Role);
-            return Err(Status::permission_denied(format!(
-                "role {:?} may not set the forwarding pipeline config",
-                request.role
-            )));
-        }
         // A task of its own, as for a write, so that it completes even if the client disconnects.
         let task = tokio::spawn(async move {
             let mut state = shared.pipeline.write().await;
@@ -317,6 +311,8 @@ impl P4Runtime for Service {
                 &request.role,
                 request.election_id.as_ref(),
             )?;
+            let what = "set the forwarding pipeline config";
+            shared.check_role(&request.role, Scope::may_set_pipeline, what)?;
             pipeline_config::set(&shared, &mut state, request.action, request.config).await
         });
         task.await

@@ -233,7 +233,7 @@ impl Shared {
     }
 
     /// Begins a primary's change, with the pipeline's lock held. The role's next primary waits until
-    /// the guard is gone.
+    /// the guard is gone, and so does a primary that takes rights from the role.
     ///
     /// # Errors
     /// Those of [`Arbitration::check_primary`]. Another controller may have become primary since the
@@ -256,18 +256,43 @@ impl Shared {
         Ok(Changing(&self.changing))
     }
 
-    /// Waits until no change by a primary of this role is under way.
-    pub(crate) async fn unchanging(&self, role: &str) {
+    /// Waits until the change that is under way has ended, if it is by a primary of a role that is
+    /// `concerned`.
+    pub(crate) async fn unchanging(&self, concerned: impl FnOnce(&str) -> bool) {
         let mut changing = self.changing.subscribe();
-        // The sender belongs to `self`, so it cannot be gone.
-        let _ = changing
-            .wait_for(|busy| busy.as_deref() != Some(role))
-            .await;
+        let is_under_way = changing
+            .borrow_and_update()
+            .as_deref()
+            .is_some_and(concerned);
+        if is_under_way {
+            // The sender belongs to `self`, so it cannot be gone.
+            let _ = changing.changed().await;
+        }
     }
 
     /// The permissions of a role.
     pub(crate) fn scope(&self, role: &str) -> Arc<Scope> {
         self.sessions().arbitration.scope(role)
+    }
+
+    /// Checks a permission of a role, for a change that has begun ([`Shared::begin`]): until then another
+    /// role's config may take it. `what` is for the error.
+    ///
+    /// # Errors
+    /// `PERMISSION_DENIED`.
+    pub(crate) fn check_role(
+        &self,
+        role: &str,
+        may: impl FnOnce(&Scope) -> bool,
+        what: &str,
+    ) -> Result<(), Status> {
+        if may(&self.scope(role)) {
+            return Ok(());
+        }
+        self.refusals.count(Refusal::Role);
+        Err(Status::permission_denied(format!(
+            "role {role:?} may not {what}"
+        )))
     }
 
     pub(crate) fn check_device(&self, device_id: u64) -> Result<(), Status> {

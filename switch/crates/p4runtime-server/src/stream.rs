@@ -151,10 +151,11 @@ async fn arbitrate(
     // The lock is held until the writes of the previous primary have ended, so that no other one is
     // chosen before.
     let _deciding = shared.deciding.lock().await;
-    {
+    let is_first_holder = {
         let mut sessions = shared.sessions();
         let standing = sessions.open.get(&session).map(|stream| stream.standing);
         let standing = standing.unwrap_or(Standing::Stranger);
+        let had_holder = sessions.arbitration.has_holder();
         let updated = sessions.arbitration.update(session, standing, update);
         let updated = updated.inspect_err(|status| {
             if status.code() == Code::PermissionDenied {
@@ -168,10 +169,16 @@ async fn arbitrate(
             }
             Outcome::NewPrimary(notifications) => sessions.notify(notifications),
         }
-    }
-    // From here on, writes of the previous primary are refused. Wait for one that has begun.
-    let role = update.role.as_ref().map_or("", |role| &role.name);
-    shared.unchanging(role).await;
+        sessions.arbitration.has_holder() != had_holder
+    };
+    // From here on, the previous primary's writes are refused. A config takes what it names from roles
+    // without one, and the first holder's bid takes everything from strangers. Wait for a write that has
+    // begun.
+    let role = update.role.clone().unwrap_or_default();
+    let takes_rights = is_first_holder || role.config.is_some();
+    shared
+        .unchanging(|busy| takes_rights || busy == role.name)
+        .await;
     let mut sessions = shared.sessions();
     let notification = sessions.arbitration.accept_primary(session);
     sessions.notify(notification.into_iter().collect());

@@ -14,7 +14,7 @@ use crate::executor;
 use crate::intake::caller;
 use crate::proto::p4::v1 as p4;
 use crate::proto::pacer::v1 as pacer;
-use crate::refusals::Refusal;
+use crate::roles::Scope;
 use crate::shared::Shared;
 
 /// Most classes whose state one request may ask for.
@@ -81,13 +81,6 @@ impl pacer::traffic_manager_server::TrafficManager for TrafficManagerService {
             &request.role,
             election_id.as_ref(),
         )?;
-        if !shared.scope(&request.role).may_set_ports() {
-            shared.refusals.count(Refusal::Role);
-            return Err(Status::permission_denied(format!(
-                "role {:?} may not change the settings of ports",
-                request.role
-            )));
-        }
         // A task of its own, as for a write, so that it completes even if the client disconnects.
         let task = tokio::spawn(async move {
             // Changes of one controller come one after another, as it sends them.
@@ -98,6 +91,8 @@ impl pacer::traffic_manager_server::TrafficManager for TrafficManagerService {
                 &request.role,
                 election_id.as_ref(),
             )?;
+            let what = "change the settings of ports";
+            shared.check_role(&request.role, Scope::may_set_ports, what)?;
             executor::with(&*shared.executor, move |switch| set_port(switch, &request)).await?
         });
         let port = task

@@ -12,6 +12,7 @@ use tonic::Code;
 use crate::support::{
     CPU_PORT, Controller, DEVICE, Push, Server, code, config, details, election, exact,
 };
+use crate::write_that_waits;
 
 const DST: [u8; 6] = [2, 0, 0, 0, 0, 9];
 
@@ -22,18 +23,14 @@ fn frame(src: u8) -> Vec<u8> {
     frame
 }
 
-/// Becomes primary of a role with a definition; returns the notification.
-async fn join(
-    controller: &mut Controller,
-    name: &str,
-    limits: &pacer::RoleConfig,
-) -> p4::MasterArbitrationUpdate {
+/// Asks to be primary of a role; `None`: one without a definition.
+async fn bid(controller: &mut Controller, name: &str, limits: Option<&pacer::RoleConfig>) {
     controller.election_id = 1;
     let update = p4::MasterArbitrationUpdate {
         device_id: DEVICE,
         role: Some(p4::Role {
             name: name.to_owned(),
-            config: Some(prost_types::Any {
+            config: limits.map(|limits| prost_types::Any {
                 type_url: "type.googleapis.com/pacer.v1.RoleConfig".to_owned(),
                 value: limits.encode_to_vec(),
             }),
@@ -43,6 +40,15 @@ async fn join(
         status: None,
     };
     controller.send(ToSwitch::Arbitration(update)).await;
+}
+
+/// Becomes primary of a role with a definition; returns the notification.
+async fn join(
+    controller: &mut Controller,
+    name: &str,
+    limits: &pacer::RoleConfig,
+) -> p4::MasterArbitrationUpdate {
+    bid(controller, name, Some(limits)).await;
     controller.arbitration().await.expect("open")
 }
 
@@ -181,5 +187,62 @@ async fn a_role_writes_reads_and_hears_what_is_its_own() {
     learner.send(out(CPU_PORT)).await;
     let received = admin.receive().await.expect("open");
     assert!(matches!(received, FromSwitch::Packet(_)), "{received:?}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_definition_takes_its_objects_from_a_role_without_one_even_while_that_writes() {
+    let server = Server::start().await;
+    let admin = server.controller("kinds").await;
+    let mut plain = Controller::open(&server).await;
+    bid(&mut plain, "plain", None).await;
+    let told = plain.arbitration().await.expect("open");
+    assert_eq!(code(&told), Code::Ok);
+    let entry = special(&admin, "KindsIngress.learn", &[1]);
+    let write = |kind| p4::WriteRequest {
+        role: "plain".to_owned(),
+        ..plain.request(vec![(kind, entry.clone())])
+    };
+    let (release, begun) = write_that_waits(&server, &plain, write(Type::Insert)).await;
+
+    // Not primary before that write has ended.
+    let mut owner = Controller::open(&server).await;
+    let limits = pacer::RoleConfig {
+        p4_ids: vec![admin.table("KindsIngress.special")],
+        ..Default::default()
+    };
+    bid(&mut owner, "owner", Some(&limits)).await;
+    let mut client = owner.client.clone();
+    let early = p4::WriteRequest {
+        role: "owner".to_owned(),
+        ..owner.request(Vec::new())
+    };
+    let refused = async {
+        loop {
+            let refused = client.write(early.clone()).await.expect_err("too early");
+            // The switch has not read the bid yet.
+            if refused.code() != Code::NotFound {
+                return refused.code();
+            }
+        }
+    };
+    tokio::select! {
+        told = owner.arbitration() => panic!("primary beside another's write: {told:?}"),
+        code = refused => assert_eq!(code, Code::PermissionDenied),
+    }
+    release.send(()).expect("the switch waits");
+    begun.await.expect("no panic").expect("finished");
+    let told = owner.arbitration().await.expect("open");
+    assert_eq!(code(&told), Code::Ok);
+
+    // The primary of before stays, and no longer writes the table.
+    let denied = plain.client.clone().write(write(Type::Delete)).await;
+    let status = denied.expect_err("the owner's table");
+    assert_eq!(details(&status)[0].0, Code::PermissionDenied);
+    let owned = p4::WriteRequest {
+        role: "owner".to_owned(),
+        ..owner.request(vec![(Type::Delete, entry.clone())])
+    };
+    owner.client.write(owned).await.expect("its own table");
     server.stop().await;
 }

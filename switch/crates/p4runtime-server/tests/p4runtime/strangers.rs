@@ -23,6 +23,31 @@ fn with_token<T>(message: T) -> Request<T> {
     request
 }
 
+/// The two ends of the stream of a holder that is primary of the default role.
+async fn holder(
+    server: &Server,
+) -> (
+    tokio::sync::mpsc::Sender<p4::StreamMessageRequest>,
+    tonic::Streaming<p4::StreamMessageResponse>,
+) {
+    let mut client = P4RuntimeClient::new(server.channel().await);
+    let (requests, receiver) = tokio::sync::mpsc::channel(4);
+    let stream = with_token(tokio_stream::wrappers::ReceiverStream::new(receiver));
+    let opened = client.stream_channel(stream).await.expect("opens");
+    let mut responses = opened.into_inner();
+    let update = p4::MasterArbitrationUpdate {
+        device_id: DEVICE,
+        election_id: Some(election(1)),
+        ..Default::default()
+    };
+    let arbitration = p4::StreamMessageRequest {
+        update: Some(p4::stream_message_request::Update::Arbitration(update)),
+    };
+    requests.send(arbitration).await.expect("open");
+    responses.message().await.expect("open").expect("an answer");
+    (requests, responses)
+}
+
 /// The number of refusals of the server for this cause.
 async fn refusals(server: &Server, cause: &str) -> u64 {
     let mut client = TrafficManagerClient::new(server.channel().await);
@@ -221,20 +246,7 @@ async fn a_wrong_token_is_refused_and_a_stranger_is_no_primary_beside_a_holder()
     // A stranger alone may do everything, as before.
     let mut stranger = Controller::open(&server).await;
     stranger.arbitrate(u64::MAX).await.expect("open");
-    let (requests, receiver) = tokio::sync::mpsc::channel(4);
-    let stream = with_token(tokio_stream::wrappers::ReceiverStream::new(receiver));
-    let opened = client.stream_channel(stream).await.expect("opens");
-    let mut holder = opened.into_inner();
-    let update = p4::MasterArbitrationUpdate {
-        device_id: DEVICE,
-        election_id: Some(election(1)),
-        ..Default::default()
-    };
-    let arbitration = p4::StreamMessageRequest {
-        update: Some(p4::stream_message_request::Update::Arbitration(update)),
-    };
-    requests.send(arbitration).await.expect("open");
-    holder.message().await.expect("open").expect("an answer");
+    let _holder = holder(&server).await;
     // It is primary with the lower id, and the stranger may not use that id.
     let told = stranger.arbitration().await.expect("open");
     assert_eq!(crate::support::code(&told), Code::AlreadyExists);
@@ -260,6 +272,42 @@ async fn a_wrong_token_is_refused_and_a_stranger_is_no_primary_beside_a_holder()
     let refused = stranger.arbitrate(u64::MAX).await.expect_err("refused");
     assert_eq!(refused.code(), Code::PermissionDenied);
     assert_eq!(refusals(&server, "outbid").await, 1);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_stranger_that_is_primary_of_another_role_changes_nothing_beside_a_holder() {
+    let server = Server::among_strangers(ServerLimits::default()).await;
+    let mut stranger = Controller::open(&server).await;
+    let update = p4::MasterArbitrationUpdate {
+        device_id: DEVICE,
+        role: Some(p4::Role {
+            name: "other".to_owned(),
+            ..Default::default()
+        }),
+        election_id: Some(election(1)),
+        status: None,
+    };
+    stranger
+        .send(p4::stream_message_request::Update::Arbitration(update))
+        .await;
+    stranger.arbitration().await.expect("open");
+    let mut client = TrafficManagerClient::new(server.channel().await);
+    let change = pacer::SetPortRequest {
+        port: 1,
+        device_id: DEVICE,
+        role: "other".to_owned(),
+        election_id: Some(pacer::ElectionId { high: 0, low: 1 }),
+        fifo_bytes: Some(9_000),
+        ..Default::default()
+    };
+    let alone = client.set_port(change.clone()).await;
+    alone.expect("nobody else is there");
+    let _holder = holder(&server).await;
+    let refused = client.set_port(change).await.expect_err("a stranger");
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    let told = stranger.arbitration().await.expect("open");
+    assert_eq!(crate::support::code(&told), Code::NotFound);
     server.stop().await;
 }
 
