@@ -5,8 +5,9 @@
 Three members of etcd, three controllers and ten switches run in network namespaces. Within 5 s of
 the end of the last fault, every switch must hold its desired state, by the controllers' word and by
 the switch's own tables, which are read over P4Runtime. The answers to clients must be linearizable
-(checker/main.go), and the switches of a killed controller must be taken over in time. In 30 minutes
-or more, clients must get 10,000 writes acknowledged.
+(checker/main.go), and the switches of a killed controller must be taken over in time. No switch may
+have accepted changes of two controllers at a time, by its own list (writers.py). In 30 minutes or
+more, clients must get 10,000 writes acknowledged.
 The summary, the history and all logs are in the folder of the results.
 
 Clocks do not jump here: a time namespace sets a clock only when it is made.
@@ -34,6 +35,7 @@ from faults import Faults, sleep_until
 from history import History
 from hosts import Hosts
 from tables import SwitchTables, desired_times_per_byte
+from writers import Watch
 
 CHECKER = Path(__file__).resolve().parent / "checker"
 CLIENTS = 8
@@ -126,6 +128,7 @@ def inside(options: argparse.Namespace) -> int:
     cluster = Cluster(hosts, out)
     os.environ["SSL_CERT_FILE"] = str(cluster.certificate)
     cluster.start()
+    watch = Watch(cluster.switches)
     history = History(out / "history.jsonl")
     target = Target(cluster.urls, cluster.token, [one.name for one in cluster.switches], CLASSES)
     stop = threading.Event()
@@ -143,6 +146,7 @@ def inside(options: argparse.Namespace) -> int:
     while (wrong := unlike_desired(cluster, tables)) and time.monotonic() - undone_s < SETTLE_S:
         time.sleep(0.1)
     equal_s = time.monotonic() - undone_s
+    watch.close()
     cluster.stop()
     checked = subprocess.run(
         [str(checker), str(out / "history.jsonl"), str(out / "history.html")],
@@ -160,12 +164,15 @@ def inside(options: argparse.Namespace) -> int:
         "linearizable": checked.returncode == 0,
         "equal_after_s": round(equal_s, 2),
         "wrong": wrong,
+        "spans": {name: len(spans) for name, spans in watch.spans.items()},
+        "wrong_writers": watch.wrong(),
         "takeovers": len(late_s),
         "takeover_late_s": _percentiles(late_s),
     }
     (out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     print(json.dumps(summary, indent=1), checked.stdout, checked.stderr, sep="\n")
     good = checked.returncode == 0 and not wrong and equal_s <= EQUAL_S
+    good = good and not summary["wrong_writers"]
     if options.minutes >= LONG_MINUTES:
         good = good and history.acknowledged >= ACKNOWLEDGED_LEAST
     return 0 if good and max(late_s, default=0.0) <= TAKEOVER_S else 1

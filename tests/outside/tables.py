@@ -31,13 +31,12 @@ class SwitchTables:
             grpc.RpcError: the switch does not answer.
 
         """
-        where, tls = endpoint(address, SwitchTls())
         table = self._schema.tables[CLASSES].id
         request = p4r.ReadRequest(
             entities=[p4r.Entity(table_entry=p4r.TableEntry(table_id=table))],
         )
-        with _channel(where, tls) as channel:
-            answers = p4r_grpc.P4RuntimeStub(channel).Read(request, timeout=READ_S)
+        with channel(address) as opened:
+            answers = p4r_grpc.P4RuntimeStub(opened).Read(request, timeout=READ_S)
             found = [
                 decode_entity(one, self._schema) for answer in answers for one in answer.entities
             ]
@@ -53,8 +52,11 @@ def desired_times_per_byte(classes: list[dict[str, int]]) -> dict[int, int]:
     return {one["index"]: rates.time_per_byte_q24(one["rate_bps"]) for one in classes}
 
 
-def _channel(where: str, tls: "fy.GRPCCredentialsTLS | None") -> grpc.Channel:
+def channel(address: str) -> grpc.Channel:
+    """Return a channel to a switch, which connects anew soon after a restart."""
+    where, tls = endpoint(address, SwitchTls())
+    options: list[tuple[str, int | str]] = [("grpc.max_reconnect_backoff_ms", 1000)]
     if tls is None:
-        return grpc.insecure_channel(where)
-    options = [("grpc.ssl_target_name_override", tls.target_name_override)]
+        return grpc.insecure_channel(where, options=options)
+    options.append(("grpc.ssl_target_name_override", tls.target_name_override))
     return grpc.secure_channel(where, tls.to_client_credentials(), options=options)

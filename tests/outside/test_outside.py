@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from writers import Span, wrong
+
 HERE = Path(__file__).resolve().parent
 CHECK_S = 120
 FAULTS_S = 600
@@ -61,6 +63,34 @@ def test_histories(checker: Path, tmp_path: Path, calls: list[Any], status: int)
     assert subprocess.run(words, capture_output=True, timeout=CHECK_S).returncode == status
 
 
+A, B = "10.9.0.21", "10.9.0.22"
+
+
+def spans(*found: tuple[int, str], life: int = 1, role: str = "") -> list[Span]:
+    return [Span(life, number, role, *one) for number, one in enumerate(found)]
+
+
+@pytest.mark.parametrize(
+    ("seen", "texts"),
+    [
+        (spans((5, A), (6, B), (7, A)), []),
+        # A controller keeps its number when the switch restarts.
+        (spans((5, A)) + spans((5, A), (6, B), life=2), []),
+        (spans((5, A), (5, B), (5, A)), [f"{A} and {B} wrote as 5", f"{B} and {A} wrote as 5"]),
+        (spans((5, A), (6, B), (5, A)), [f"{A} wrote with election id 5 after {B} with 6"]),
+        (
+            spans((6, B)) + spans((5, A), life=2),
+            [f"{A} wrote with election id 5 after {B} with 6"],
+        ),
+        (spans((5, A), (6, B), (7, A))[::2], ["spans 1 to 1 were not seen"]),
+        # Roles have primaries of their own.
+        (spans((6, A)) + spans((5, B), life=2, role="stats"), []),
+    ],
+)
+def test_two_writers_at_a_time_are_found(seen: list[Span], texts: list[str]) -> None:
+    assert wrong(seen) == texts
+
+
 @needs_go
 @pytest.mark.skipif(os.geteuid() != 0, reason="not run: network namespaces need root")
 @pytest.mark.skipif(shutil.which("etcd") is None, reason="not run: no etcd (etcd-server)")
@@ -72,4 +102,6 @@ def test_some_seconds_of_faults(tmp_path: Path) -> None:
     # `make faults` measures the time, since a busy machine is slower.
     assert summary["linearizable"], done.stdout
     assert summary["wrong"] == [], done.stdout
+    assert summary["wrong_writers"] == [], done.stdout
+    assert all(summary["spans"].values()), done.stdout
     assert summary["acknowledged"] > 0

@@ -465,11 +465,12 @@ fn check_role(update: &p4::MasterArbitrationUpdate) -> Result<(String, Scope), S
     Ok((role.name.clone(), scope))
 }
 
-fn election_value(id: &p4::Uint128) -> u128 {
+/// The value of an election id.
+pub(crate) fn election_value(id: &p4::Uint128) -> u128 {
     (u128::from(id.high) << 64) | u128::from(id.low)
 }
 
-fn election_message(id: u128) -> p4::Uint128 {
+pub(crate) fn election_message(id: u128) -> p4::Uint128 {
     p4::Uint128 {
         high: u64::try_from(id >> 64).unwrap_or(u64::MAX),
         low: u64::try_from(id & u128::from(u64::MAX)).unwrap_or(u64::MAX),

@@ -51,6 +51,8 @@ pub(crate) struct Peer {
     pub(crate) is_private: bool,
     /// The standing that the connection alone proves. `None`: calls need a token.
     pub(crate) standing: Option<Standing>,
+    /// The address of the client's machine.
+    pub(crate) address: IpAddr,
     slot: Arc<Mutex<Slot>>,
     holders: Arc<Slots>,
 }
@@ -367,6 +369,7 @@ impl Gate {
             peer: Peer {
                 is_private: with_tls || is_here,
                 standing,
+                address: slot.address,
                 slot: Arc::new(Mutex::new(slot)),
                 holders: Arc::clone(&self.holders),
             },

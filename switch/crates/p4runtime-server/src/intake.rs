@@ -24,7 +24,7 @@ use crate::connections::Peer;
 use crate::proto::p4::v1 as p4;
 use crate::refusals::Refusal;
 use crate::shared::Shared;
-use crate::standing::Standing;
+use crate::standing::{Client, Standing};
 
 /// Bytes before a message: the compression flag, and the length.
 const PREFIX_BYTES: usize = 5;
@@ -69,7 +69,7 @@ pub(crate) struct Taken {
 /// The caller of a call, for its handler.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
-    pub(crate) standing: Standing,
+    pub(crate) client: Client,
     /// Kept as long as the request. `None`: a stream, which has limits of its own.
     pub(crate) taken: Option<Arc<Taken>>,
 }
@@ -167,21 +167,21 @@ where
             mut streams,
         } = self.clone();
         Box::pin(async move {
-            let standing = match standing_of(&shared, &request) {
-                Ok(standing) => standing,
+            let client = match identify(&shared, &request) {
+                Ok(client) => client,
                 Err(status) => return Ok(status.into_http()),
             };
             let name = request.uri().path().rsplit('/').next().unwrap_or_default();
             if name == "StreamChannel" {
                 let caller = Caller {
-                    standing,
+                    client,
                     taken: None,
                 };
                 request.extensions_mut().insert(caller);
                 return streams.call(request).await;
             }
             let method = method(&shared, name);
-            match take_in(&shared, &pools, standing, method, request).await {
+            match take_in(&shared, &pools, client, method, request).await {
                 Ok((request, _taken)) => unary.call(request).await,
                 Err(status) => Ok(status.into_http()),
             }
@@ -220,8 +220,8 @@ fn method(shared: &Shared, name: &str) -> Method {
     }
 }
 
-/// The standing of a call's client, from its token or its connection.
-fn standing_of(shared: &Shared, request: &Request) -> Result<Standing, Status> {
+/// The client of a call, from its token and its connection.
+fn identify(shared: &Shared, request: &Request) -> Result<Client, Status> {
     let Some(peer) = request.extensions().get::<Peer>() else {
         debug_assert!(false, "every connection has a client");
         return Err(Status::internal("the connection has no client"));
@@ -229,6 +229,12 @@ fn standing_of(shared: &Shared, request: &Request) -> Result<Standing, Status> {
     let refuse = |text: &str| {
         shared.refusals.count(Refusal::NoCredentials);
         Err(Status::unauthenticated(text.to_owned()))
+    };
+    let of = |standing| {
+        Ok(Client {
+            standing,
+            address: peer.address,
+        })
     };
     let given = request.headers().get(http::header::AUTHORIZATION);
     if let (Some(given), Some(token)) = (given, &shared.config.token) {
@@ -241,7 +247,7 @@ fn standing_of(shared: &Shared, request: &Request) -> Result<Standing, Status> {
         }
         if peer.is_private {
             peer.become_holder();
-            return Ok(Standing::Holder);
+            return of(Standing::Holder);
         }
         return refuse(
             "authorization: a token without TLS can be read on the way; connect with TLS, and make a \
@@ -249,7 +255,7 @@ fn standing_of(shared: &Shared, request: &Request) -> Result<Standing, Status> {
         );
     }
     if let Some(standing) = peer.standing {
-        return Ok(standing);
+        return of(standing);
     }
     refuse(
         "a client on another machine needs TLS with a client certificate or token of this switch; they \
@@ -262,11 +268,11 @@ fn standing_of(shared: &Shared, request: &Request) -> Result<Standing, Status> {
 async fn take_in(
     shared: &Shared,
     pools: &Pools,
-    standing: Standing,
+    client: Client,
     method: Method,
     request: Request,
 ) -> Result<(Request, Arc<Taken>), Status> {
-    let pool = match standing {
+    let pool = match client.standing {
         Standing::Holder => &pools.holders,
         Standing::Stranger => &pools.strangers,
     };
@@ -291,13 +297,13 @@ async fn take_in(
         return refuse(Refusal::RequestSlow, Status::deadline_exceeded(text));
     };
     let (message, bytes) = collected?;
-    check(shared, standing, method, &message)?;
+    check(shared, client.standing, method, &message)?;
     let taken = Arc::new(Taken {
         _call: call,
         _bytes: bytes,
     });
     head.extensions.insert(Caller {
-        standing,
+        client,
         taken: Some(Arc::clone(&taken)),
     });
     let body = Body::new(Full::new(message));

@@ -56,6 +56,7 @@ mod tls;
 mod token;
 mod translate;
 mod write;
+mod writers;
 
 pub use beside::{Beside, Changing, Reading, SetProgram};
 pub use controller_queue::{

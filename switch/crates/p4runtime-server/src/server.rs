@@ -279,7 +279,7 @@ impl P4Runtime for Service {
         let caller = caller(&request)?;
         let request = request.into_inner();
         self.shared.check_device(request.device_id)?;
-        let places = self.shared.enter_read(caller.standing)?;
+        let places = self.shared.enter_read(caller.client.standing)?;
         let (sender, receiver) = mpsc::channel(2);
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
@@ -293,11 +293,11 @@ impl P4Runtime for Service {
         &self,
         request: Request<p4::SetForwardingPipelineConfigRequest>,
     ) -> Result<Response<p4::SetForwardingPipelineConfigResponse>, Status> {
-        let standing = caller(&request)?.standing;
+        let client = caller(&request)?.client;
         let request = request.into_inner();
         let shared = Arc::clone(&self.shared);
         shared.check_primary(
-            standing,
+            client.standing,
             request.device_id,
             &request.role,
             request.election_id.as_ref(),
@@ -306,7 +306,7 @@ impl P4Runtime for Service {
         let task = tokio::spawn(async move {
             let mut state = shared.pipeline.write().await;
             let _changing = shared.begin(
-                standing,
+                client,
                 request.device_id,
                 &request.role,
                 request.election_id.as_ref(),
@@ -336,7 +336,7 @@ impl P4Runtime for Service {
         &self,
         request: Request<Streaming<p4::StreamMessageRequest>>,
     ) -> Result<Response<Self::StreamChannelStream>, Status> {
-        let standing = caller(&request)?.standing;
+        let standing = caller(&request)?.client.standing;
         let receiver = stream::open(Arc::clone(&self.shared), standing, request.into_inner())?;
         Ok(Response::new(ReceiverStream::new(receiver)))
     }

@@ -10,6 +10,7 @@ use crate::arbitration::{Arbitration, Notification, SessionId};
 use crate::controller_queue::Fate;
 use crate::proto::p4::v1 as p4;
 use crate::standing::Standing;
+use crate::writers::Writers;
 
 /// Places in a stream's queue that packet-ins and notifications leave free for arbitration and errors.
 pub(crate) const RESERVED_PLACES: usize = 16;
@@ -24,6 +25,7 @@ pub(crate) struct Sessions {
     pub(crate) arbitration: Arbitration,
     pub(crate) open: HashMap<SessionId, OpenStream>,
     pub(crate) next: SessionId,
+    pub(crate) writers: Writers,
 }
 
 #[derive(Debug)]
@@ -40,6 +42,7 @@ impl Sessions {
             arbitration,
             open: HashMap::new(),
             next: 0,
+            writers: Writers::default(),
         }
     }
 

@@ -6,14 +6,14 @@ use switch::Compiler;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tonic::Status;
 
-use crate::arbitration::Arbitration;
+use crate::arbitration::{Arbitration, election_value};
 use crate::controller_queue::ControllerCounters;
 use crate::executor::Executor;
 use crate::proto::p4::v1 as p4;
 use crate::refusals::{Refusal, Refusals};
 use crate::roles::Scope;
 use crate::sessions::Sessions;
-use crate::standing::Standing;
+use crate::standing::{Client, Standing};
 use crate::state::{ForwardingPipeline, PipelineState};
 use crate::tls::Tls;
 use crate::token::Token;
@@ -240,17 +240,21 @@ impl Shared {
     /// request came.
     pub(crate) fn begin(
         &self,
-        standing: Standing,
+        client: Client,
         device_id: u64,
         role: &str,
         election_id: Option<&p4::Uint128>,
     ) -> Result<Changing<'_>, Status> {
-        let sessions = self.sessions();
+        let mut sessions = self.sessions();
+        let standing = client.standing;
         self.counted(
             sessions
                 .arbitration
                 .check_primary(standing, device_id, role, election_id),
         )?;
+        // A primary has an election id.
+        let election_id = election_id.map_or(0, election_value);
+        sessions.writers.note(role, election_id, client.address);
         // Set under the lock of the sessions, so that a primary chosen from now on sees it.
         self.changing.send_replace(Some(role.to_owned()));
         Ok(Changing(&self.changing))

@@ -1,6 +1,6 @@
 //! The standing of a client: a process of this machine, or a client with credentials.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::sock_diag::{self, Found};
 
@@ -12,6 +12,14 @@ pub enum Standing {
     /// A process on this machine of the switch's own user or of root, or a client with a certificate
     /// or the token of the switch.
     Holder,
+}
+
+/// The client of a call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Client {
+    pub(crate) standing: Standing,
+    /// The address of its machine.
+    pub(crate) address: IpAddr,
 }
 
 /// The place of a client, from its connection.

@@ -9,6 +9,7 @@ use traffic_manager::{
     PortConfig, RateCounts, TimeHistogram,
 };
 
+use crate::arbitration::election_message;
 use crate::egress_queues;
 use crate::executor;
 use crate::intake::caller;
@@ -16,6 +17,7 @@ use crate::proto::p4::v1 as p4;
 use crate::proto::pacer::v1 as pacer;
 use crate::roles::Scope;
 use crate::shared::Shared;
+use crate::writers::Span;
 
 /// Most classes whose state one request may ask for.
 const CLASSES_PER_REQUEST_MAX: usize = 4_096;
@@ -69,14 +71,14 @@ impl pacer::traffic_manager_server::TrafficManager for TrafficManagerService {
         &self,
         request: Request<pacer::SetPortRequest>,
     ) -> Result<Response<pacer::SetPortResponse>, Status> {
-        let standing = caller(&request)?.standing;
+        let client = caller(&request)?.client;
         let request = request.into_inner();
         let shared = Arc::clone(&self.shared);
         let election_id = request
             .election_id
             .map(|pacer::ElectionId { high, low }| p4::Uint128 { high, low });
         shared.check_primary(
-            standing,
+            client.standing,
             request.device_id,
             &request.role,
             election_id.as_ref(),
@@ -86,7 +88,7 @@ impl pacer::traffic_manager_server::TrafficManager for TrafficManagerService {
             // Changes of one controller come one after another, as it sends them.
             let _state = shared.pipeline.write().await;
             let _changing = shared.begin(
-                standing,
+                client,
                 request.device_id,
                 &request.role,
                 election_id.as_ref(),
@@ -99,6 +101,15 @@ impl pacer::traffic_manager_server::TrafficManager for TrafficManagerService {
             .await
             .map_err(|error| Status::internal(format!("the change was cut short: {error}")))??;
         Ok(Response::new(pacer::SetPortResponse { port: Some(port) }))
+    }
+
+    async fn list_writers(
+        &self,
+        _request: Request<pacer::ListWritersRequest>,
+    ) -> Result<Response<pacer::ListWritersResponse>, Status> {
+        let sessions = self.shared.sessions();
+        let writers = sessions.writers.spans().map(writer_message).collect();
+        Ok(Response::new(pacer::ListWritersResponse { writers }))
     }
 
     async fn get_statistics(
@@ -124,6 +135,17 @@ impl pacer::traffic_manager_server::TrafficManager for TrafficManagerService {
             reading.answer.take()
         });
         Ok(Response::new(statistics.await?))
+    }
+}
+
+fn writer_message(span: &Span) -> pacer::Writer {
+    let p4::Uint128 { high, low } = election_message(span.election_id);
+    pacer::Writer {
+        number: span.number,
+        role: span.role.clone(),
+        election_id: Some(pacer::ElectionId { high, low }),
+        address: span.address.to_string(),
+        changes: span.changes,
     }
 }
 

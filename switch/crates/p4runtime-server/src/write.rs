@@ -180,9 +180,9 @@ pub(crate) async fn run(
     caller: Caller,
     request: p4::WriteRequest,
 ) -> Result<(), Status> {
-    let standing = caller.standing;
+    let client = caller.client;
     shared.check_primary(
-        standing,
+        client.standing,
         request.device_id,
         &request.role,
         request.election_id.as_ref(),
@@ -191,7 +191,7 @@ pub(crate) async fn run(
         let mut state = shared.pipeline.write().await;
         let _taken = caller.taken;
         let _changing = shared.begin(
-            standing,
+            client,
             request.device_id,
             &request.role,
             request.election_id.as_ref(),

@@ -102,6 +102,37 @@ async fn only_a_primary_controller_changes_a_port() {
 }
 
 #[tokio::test]
+async fn the_switch_tells_whose_changes_it_accepted() {
+    let server = Server::start().await;
+    let mut client = TrafficManagerClient::new(server.channel().await);
+    let mut first = Controller::open(&server).await;
+    first.arbitrate(1).await.expect("open");
+    client.set_port(change()).await.expect("changed");
+    client.set_port(change()).await.expect("changed");
+    let mut second = Controller::open(&server).await;
+    second.arbitrate(2).await.expect("open");
+    let refused = client.set_port(change()).await.expect_err("deposed");
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    // Accepted from its sender, even if there is no program to write to.
+    let refused = second.client.write(second.request(Vec::new())).await;
+    let refused = refused.expect_err("no program");
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    let listed = client.list_writers(pacer::ListWritersRequest {}).await;
+    let writer = |number, low, changes| pacer::Writer {
+        number,
+        role: String::new(),
+        election_id: Some(pacer::ElectionId { high: 0, low }),
+        address: "127.0.0.1".to_owned(),
+        changes,
+    };
+    assert_eq!(
+        listed.expect("listed").into_inner().writers,
+        [writer(0, 1, 2), writer(1, 2, 1)]
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_role_with_a_config_needs_the_right_to_change_ports() {
     let server = Server::start().await;
     let mut client = TrafficManagerClient::new(server.channel().await);
