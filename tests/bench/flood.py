@@ -3,8 +3,8 @@
     flood.py [--out FILE.json] [--seconds S] [--rounds N]
 
 A class of pacing_switch is paced at 500 Mbit/s, and a controller changes the rate of another class
-20 times a second. A client of another user, without a token, asks for all it can: first at the
-switch's P4Runtime port, then at the controller's REST port. Readings with and without the flood
+20 times a second. A client of another user, without a token, asks for all it can: at the switch's
+P4Runtime and Thrift ports, then at the controller's REST port. Readings with and without the flood
 alternate. The defaults flood each port for a minute in all.
 
 The switch has a core; all others share the rest. Generator and gap meter run at a higher priority
@@ -43,7 +43,7 @@ for folder in ("controller", "cli"):
     sys.path.insert(0, str(ROOT / "tests" / folder))
 
 from controller_harness import Controller, Process, free_port, pacing_switch  # noqa: E402
-from flood_namespace import NOBODY, flood  # noqa: E402
+from flood_namespace import NOBODY, THRIFT_PORT, flood  # noqa: E402
 from pacer_controller.traffic_manager import TrafficManager  # noqa: E402
 
 RATE_BPS = 500_000_000
@@ -97,6 +97,7 @@ def paced(folder: Path) -> Iterator[tuple[str, Controller, str]]:
         [
             *("taskset", "-c", str(TARGET_CPU), str(pacing_switch()), "--no-p4"),
             *("--grpc-server-addr", address, "--cpu-port", "510"),
+            *("--thrift-port", str(THRIFT_PORT)),
             *("-i", f"1@{WIRE.device_in}", "-i", f"2@{WIRE.device_out}"),
         ]
     )
@@ -168,7 +169,11 @@ def row(
     flooded: str, options: argparse.Namespace, address: str, controller: Controller, token: str
 ) -> dict[str, Any]:
     """Readings without and with a flood of a server, in turn."""
-    servers = {"p4runtime": address, "rest": controller.url.removeprefix("http://")}
+    servers = {
+        "p4runtime": address,
+        "thrift": f"127.0.0.1:{THRIFT_PORT}",
+        "rest": controller.url.removeprefix("http://"),
+    }
     command = [sys.executable, str(CLIENT), servers[flooded], flooded]
     without, under = [], []
     before = refusals(address, controller)
@@ -212,7 +217,8 @@ def main() -> int:
         paced(Path(folder)) as (address, controller, token),
     ):
         rows = [
-            row(flooded, options, address, controller, token) for flooded in ("p4runtime", "rest")
+            row(flooded, options, address, controller, token)
+            for flooded in ("p4runtime", "thrift", "rest")
         ]
     table = markdown("flood", rows)
     print(table)

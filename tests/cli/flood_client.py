@@ -1,6 +1,6 @@
 """A client without rights that asks a server for all it can, until it is killed; not a test itself.
 
-    flood_client.py HOST:PORT [p4runtime|rest]
+    flood_client.py HOST:PORT [p4runtime|rest|thrift]
 
 Prints a line once each kind of request has been answered, refused or cut off.
 """
@@ -20,8 +20,12 @@ from finsy.proto import p4r, p4r_grpc
 
 LIMIT_S = 5
 ANNOUNCED_BYTES = 60 << 20
-CONNECTIONS = 64
+PROGRAM_BYTES = 8 << 20
 KINDS = 5
+
+CONNECTIONS = {"p4runtime": 64, "rest": 64, "thrift": 12}
+"""Connections that are held in silence. Thrift's server has 16 for all strangers, and each call of
+this client has one of its own."""
 
 
 def p4runtime_calls(address: str) -> Iterator[Callable[[], object]]:
@@ -70,14 +74,50 @@ def rest_calls(address: str) -> Iterator[Callable[[], object]]:
     )
 
 
-CALLS = {"p4runtime": p4runtime_calls, "rest": rest_calls}
+def thrift_call(function: str, *arguments: bytes) -> bytes:
+    """Encode a call in Thrift's binary protocol."""
+    name = f"standard:{function}".encode()
+    head = b"\x80\x01\0\x01" + len(name).to_bytes(4, "big") + name + bytes(4)
+    return head + b"".join(arguments) + b"\0"
 
 
-def silent_connections(address: str) -> list[socket.socket]:
-    """Open more connections than an address may have, and say nothing on them."""
+def thrift_text(number: int, text: bytes) -> bytes:
+    """Encode an argument that is a string."""
+    return b"\x0b" + number.to_bytes(2, "big") + len(text).to_bytes(4, "big") + text
+
+
+def thrift_calls(address: str) -> Iterator[Callable[[], object]]:
+    """Calls of each kind to a switch by BMv2's Thrift interface, again and again."""
+    host, _, port = address.rpartition(":")
+    context = b"\x08\0\x01" + bytes(4)
+    table = thrift_text(2, b"PacerIngress.forward")
+
+    def ask(message: bytes) -> None:
+        with socket.create_connection((host, int(port)), LIMIT_S) as connection:
+            connection.sendall(message)
+            # The beginning of the answer; nothing if the connection is closed.
+            connection.recv(1 << 16)
+
+    program = thrift_call("bm_load_new_config", thrift_text(1, bytes(PROGRAM_BYTES)))
+    yield from itertools.cycle(
+        [
+            lambda: ask(thrift_call("bm_mgmt_get_info")),
+            lambda: ask(thrift_call("bm_mt_get_entries", context, table)),
+            lambda: ask(thrift_call("bm_reset_state")),
+            lambda: ask(program),
+            lambda: ask(b"GET / HTTP/1.1\r\n\r\n"),
+        ]
+    )
+
+
+CALLS = {"p4runtime": p4runtime_calls, "rest": rest_calls, "thrift": thrift_calls}
+
+
+def silent_connections(address: str, count: int) -> list[socket.socket]:
+    """Open as many connections, and say nothing on them."""
     host, _, port = address.rpartition(":")
     held: list[socket.socket] = []
-    while len(held) < CONNECTIONS:
+    while len(held) < count:
         with contextlib.suppress(OSError):
             held.append(socket.create_connection((host, int(port)), LIMIT_S))
     return held
@@ -93,15 +133,15 @@ def churn(address: str) -> None:
 
 def main() -> None:
     """Ask until killed."""
-    address, *kind = sys.argv[1:]
-    calls = CALLS[kind[0] if kind else "p4runtime"]
+    address, *given = sys.argv[1:]
+    kind = given[0] if given else "p4runtime"
     held: list[socket.socket] = []
-    for number, call in enumerate(calls(address)):
+    for number, call in enumerate(CALLS[kind](address)):
         with contextlib.suppress(grpc.RpcError, OSError, http.client.HTTPException):
             call()
         if number == KINDS:
             # Not before, because they would take the places that the calls need.
-            held += silent_connections(address)
+            held += silent_connections(address, CONNECTIONS[kind])
             threading.Thread(target=churn, args=[address], daemon=True).start()
             print("at it", flush=True)
 

@@ -31,6 +31,7 @@ from virtual_switch import COMPILED  # noqa: E402
 
 NOBODY = 65534
 SWITCH, ELSEWHERE = "10.99.0.1", "10.99.0.2"
+THRIFT_PORT = 9090
 FRAMES = 300
 CHANGES = 30
 
@@ -62,8 +63,10 @@ def elsewhere() -> Iterator[list[str]]:
 @contextmanager
 def flood(*command: str, user: int | None = None) -> Iterator[None]:
     """Run a client without rights until the end of the block, once it is at it."""
+    # Not by Popen's `user`: the fork that it needs can crash the child, because gRPC has threads.
+    become = ["setpriv", f"--reuid={user}"] if user is not None else []
     process = subprocess.Popen(
-        [*command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, user=user
+        [*become, *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
     try:
         assert process.stdout is not None
@@ -103,7 +106,7 @@ def main() -> None:
     wires = Wires()
     told: dict[str, Any] = {}
     state = folder / "state"
-    options = ["--state-dir", str(state)]
+    options = ["--state-dir", str(state), "--thrift-port", str(THRIFT_PORT)]
     attack = [sys.executable, str(HERE.with_name("flood_client.py"))]
     with (
         elsewhere() as there,
@@ -125,6 +128,9 @@ def main() -> None:
             with flood(*attack, near, user=NOBODY):
                 told["stranger"] = asyncio.run(changes(near, primary))
                 told["beside_stranger"] = wires.forwarded(FRAMES)
+            with flood(*attack, f"127.0.0.1:{THRIFT_PORT}", "thrift", user=NOBODY):
+                told["thrift_stranger"] = asyncio.run(changes(near, primary))
+                told["beside_thrift_stranger"] = wires.forwarded(FRAMES)
         told["files"] = {path.name: path.stat().st_mode & 0o777 for path in state.iterdir()}
         told["privileges"] = privileges(switch.pid)
         client.close()

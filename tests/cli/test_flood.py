@@ -46,6 +46,16 @@ def test_another_user_of_the_machine_is_a_stranger(flooded: dict[str, Any]) -> N
     assert refusals["not-primary"] > 0
 
 
+def test_another_user_of_the_machine_floods_thrifts_port(flooded: dict[str, Any]) -> None:
+    if "thrift_stranger" not in flooded:
+        pytest.skip("not run: another user: needs root")
+    assert flooded["thrift_stranger"]["refused"] == []
+    assert flooded["beside_thrift_stranger"] == FRAMES
+    refusals = flooded["statistics"]["refusals"]
+    assert refusals["thrift-stranger"] > 0
+    assert refusals["thrift-malformed"] > 0
+
+
 def test_the_switch_keeps_no_capability(flooded: dict[str, Any]) -> None:
     privileges = flooded["privileges"]
     assert int(privileges["CapEff"], 16) == int(privileges["CapPrm"], 16) == 0

@@ -43,9 +43,16 @@ impl Control {
     /// # Errors
     /// The client is a stranger, and holders control the switch.
     pub(crate) fn begin(&self, standing: Standing) -> thrift::Result<Changing<'_>> {
+        // Before the wait, too: a client that is refused keeps nobody waiting.
+        self.check(standing)?;
         let changing = self.beside.change();
+        self.check(standing)?;
+        Ok(changing)
+    }
+
+    fn check(&self, standing: Standing) -> thrift::Result<()> {
         if self.beside.may_change(standing) {
-            return Ok(changing);
+            return Ok(());
         }
         self.refusals.count(Refusal::Stranger);
         Err(application(
