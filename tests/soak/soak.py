@@ -2,14 +2,17 @@
 
     make soak HOURS=2
 
-Two switches, one controller, in a network namespace of their own. Switch `s1` carries timed packets
-all the time. Classes and flows are made, changed and deleted on both. Each `RESTART_S` switch `s2`
-is killed, or asked to end, and started again. A client reads metrics, statistics and events as a
-dashboard does. Memory, file descriptors, threads and processor time of `s1` and the controller, the
-time that changes take and the time that packets take are sampled each `SAMPLE_S`.
+Three switches and two controllers, in a network namespace of their own. Switch `s1` carries timed
+packets all the time. Classes and flows are made, changed and deleted on `s1` and `s2`. Each
+`--restart` seconds `s2` is killed, or asked to end, and started again. So is the second controller,
+which has switch `s3`. A client reads metrics, statistics and events as a dashboard does. Memory,
+file descriptors, threads and processor time of `s1`, `s3` and the first controller, the time that
+changes take and the time that packets take are sampled each `SAMPLE_S`.
 
-The run fails when what must stay flat has grown from the second to the last quarter, when a change
-is refused, when a packet is lost, or when a process ends. The figures go to soak.json and soak.svg.
+The run fails when what must stay flat has grown from the second to the last quarter: memory,
+descriptors, threads, and the times of changes, packets and restarts. It also fails when a change is
+refused, when a restarted controller has lost a change, when a packet is lost, or when a process
+ends. The figures go to soak.json and soak.svg.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import statistics
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +43,9 @@ from pacing_switch.wires import make_wires  # noqa: E402
 SAMPLE_S = 10.0
 RESTART_S = 300.0
 CHANGES_PER_S = 20
+CHANGES_PER_SAMPLE = 20
+"""Changes at the controller that is restarted."""
+
 PACKETS_PER_S = 1000
 CLASSES = 100
 """Classes, each with a flow, that are there at a time on each switch."""
@@ -121,6 +128,7 @@ class Changes:
 
     def __init__(self, url: str, stop: threading.Event, seed: int) -> None:
         self.took_ms: queue.SimpleQueue[float] = queue.SimpleQueue()
+        self.rate_ms: queue.SimpleQueue[float] = queue.SimpleQueue()
         self.refused: list[str] = []
         self._stop = stop
         self._random = random.Random(seed)
@@ -134,7 +142,11 @@ class Changes:
     def _ask(self, method: str, path: str, body: Any = None) -> None:
         began = time.monotonic()
         answer = self._http.request(method, path, json=body)
-        self.took_ms.put((time.monotonic() - began) * 1000)
+        took_ms = (time.monotonic() - began) * 1000
+        self.took_ms.put(took_ms)
+        if "/classes/" in path and answer.status_code == httpx.codes.OK:
+            # The class was there before: a rate change.
+            self.rate_ms.put(took_ms)
         if answer.status_code not in (200, 201, 204):
             self.refused.append(f"{method} {path}: {answer.status_code} {answer.text}")
 
@@ -169,6 +181,58 @@ class Changes:
             steps.append(lambda: self._ask("DELETE", f"{old}/flows/{gone}"))
             steps.append(lambda: self._ask("DELETE", f"{old}/classes/{gone}"))
         return steps
+
+
+class Restarted:
+    """A controller that is killed, or asked to end, and started again; and its switch.
+
+    Args:
+        state: the file of its desired state.
+
+    """
+
+    def __init__(self, state: Path) -> None:
+        for file in state.parent.glob(f"{state.name}*"):
+            file.unlink()
+        self.switch = Switch(Network(private=True))
+        self.switch.start()
+        self.lost: list[str] = []
+        self._options = ("--switch", f"s3={self.switch.address}", "--state", str(state))
+        self._mbit = itertools.cycle(range(1, 100))
+        self._controller = self._start()
+        self.change()
+
+    def _start(self) -> Controller:
+        controller = Controller(*self._options)
+        controller.wait_connected("s3")
+        return controller
+
+    def change(self) -> None:
+        """Change the rate of a class some times."""
+        for mbit in itertools.islice(self._mbit, CHANGES_PER_SAMPLE):
+            answer = self._controller.put("/v1/switches/s3/classes/kept", {"rate": f"{mbit}Mbit"})
+            assert answer.is_success, answer.text
+            self._rate_bps = mbit * 1_000_000
+
+    def restart(self, *, kill: bool) -> float:
+        """Restart the controller; return the seconds until its switch holds its state again."""
+        if kill:
+            self._controller.process.kill()
+            self._controller.http.close()
+        else:
+            self._controller.close()
+        began = time.monotonic()
+        self._controller = self._start()
+        took_s = time.monotonic() - began
+        found = self._controller.get("/v1/switches/s3/classes/kept")["rate_bps"]
+        if found != self._rate_bps:
+            self.lost.append(f"after a restart the rate was {found}, not {self._rate_bps} bit/s")
+        return took_s
+
+    def close(self) -> None:
+        """End both."""
+        self._controller.close()
+        self.switch.stop()
 
 
 class Watcher:
@@ -227,12 +291,21 @@ def drained(figures: queue.SimpleQueue[float]) -> dict[str, float]:
 
 
 class Soak:
-    """All of it, for a time."""
+    """All of it, for a time.
 
-    def __init__(self, seconds: float, seed: int, folder: Path) -> None:
+    Args:
+        seconds: how long.
+        seed: of the changes.
+        folder: for the states of the controllers.
+        restart_s: the time between two restarts.
+
+    """
+
+    def __init__(self, seconds: float, seed: int, folder: Path, restart_s: float) -> None:
         self._seconds, self._seed, self._folder = seconds, seed, folder
+        self._restart_s = restart_s
         self.samples: list[dict[str, Any]] = []
-        self.restarts_s: list[float] = []
+        self.restarts_s: list[dict[str, float]] = []
 
     def run(self) -> dict[str, Any]:
         """Run; return all figures."""
@@ -253,14 +326,27 @@ class Soak:
         )
         for name in ("s1", "s2"):
             controller.wait_connected(name)
+        restarted = Restarted(self._folder / "restarted.sqlite")
         stop, no_packets = threading.Event(), threading.Event()
         changes = Changes(controller.url, stop, self._seed)
         packets = Packets("far1", "far2", no_packets)
         watcher = Watcher(controller.url, stop)
         began = time.monotonic()
-        processes = {"switch": switches[0].pid, "controller": controller.process.pid}
+        processes = {
+            "switch": switches[0].pid,
+            "controller": controller.process.pid,
+            "s3": restarted.switch.pid,
+        }
+
+        def restart(*, kill: bool) -> dict[str, float]:
+            how = "killed" if kill else "ended"
+            return {
+                f"switch {how}": self._restart(controller, switches[1], kill=kill),
+                f"controller {how}": restarted.restart(kill=kill),
+            }
+
         try:
-            self._watch(began, processes, controller, switches[1], changes, packets)
+            self._watch(began, processes, changes, packets, restarted, restart)
         finally:
             no_packets.set()
             packets.join()
@@ -275,9 +361,11 @@ class Soak:
             "received": packets.received,
             "events": watcher.events,
             "refused": changes.refused,
+            "lost": restarted.lost,
             "connected": controller.get("/healthz")["connected"],
         }
         controller.close()
+        restarted.close()
         for switch in switches:
             switch.stop()
         return document
@@ -286,12 +374,12 @@ class Soak:
         self,
         began: float,
         processes: dict[str, int],
-        controller: Controller,
-        restarted: Switch,
         changes: Changes,
         packets: Packets,
+        restarted: Restarted,
+        restart: Callable[..., dict[str, float]],
     ) -> None:
-        restart_s = RESTART_S
+        restart_s = self._restart_s
         for number in itertools.count(1):
             at_s = number * SAMPLE_S
             if at_s > self._seconds:
@@ -301,20 +389,26 @@ class Soak:
             sample: dict[str, Any] = {"at_s": time.monotonic() - began}
             sample |= {name: process_figures(pid) for name, pid in processes.items()}
             sample |= {"change_ms": drained(changes.took_ms), "packet_ms": drained(packets.late)}
+            sample["rate_ms"] = drained(changes.rate_ms)
             sample["state_bytes"] = sum(
                 file.stat().st_size for file in self._folder.glob("soak.sqlite*")
             )
             self.samples.append(sample)
+            restarted.change()
             if at_s >= restart_s:
-                restart_s += RESTART_S
-                self._restart(controller, restarted, kill=len(self.restarts_s) % 2 == 0)
+                restart_s += self._restart_s
+                took_s = restart(kill=len(self.restarts_s) % 2 == 0)
+                sample["restart_s"] = took_s
+                self.restarts_s.append(took_s)
 
-    def _restart(self, controller: Controller, switch: Switch, *, kill: bool) -> None:
+    @staticmethod
+    def _restart(controller: Controller, switch: Switch, *, kill: bool) -> float:
+        """Restart a switch; return the seconds until it holds its state again."""
         (switch.kill if kill else switch.stop)()
         began = time.monotonic()
         switch.start()
         controller.wait_connected("s2")
-        self.restarts_s.append(time.monotonic() - began)
+        return time.monotonic() - began
 
 
 def verdict(document: dict[str, Any], found: list[Growth]) -> list[str]:
@@ -322,7 +416,7 @@ def verdict(document: dict[str, Any], found: list[Growth]) -> list[str]:
     wrong = [
         f"{one.name} grew from {one.before:.6g} to {one.after:.6g}" for one in found if one.fails
     ]
-    wrong += document["refused"][:10]
+    wrong += document["refused"][:10] + document["lost"][:10]
     lost = document["sent"] - document["received"]
     if lost:
         wrong.append(f"{lost} of {document['sent']} packets were lost")
@@ -337,16 +431,18 @@ def main() -> int:
     parser.add_argument("--hours", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True, help="folder")
+    text = "seconds between two restarts"
+    parser.add_argument("--restart", type=float, default=RESTART_S, help=text)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    document = Soak(options.hours * 3600, options.seed, options.out).run()
+    document = Soak(options.hours * 3600, options.seed, options.out, options.restart).run()
     found = growths(document["samples"])
     document["growth"] = [one.row() for one in found]
     document["wrong"] = wrong = verdict(document, found)
     (options.out / "soak.json").write_text(json.dumps(document, indent=1) + "\n")
     write_plot(document, options.out / "soak.svg")
     for one in found:
-        print(f"{one.name:24} {one.before:14,.3f} {one.after:14,.3f} {one.ratio:7.3f}")
+        print(f"{one.name:44} {one.before:14,.3f} {one.after:14,.3f} {one.ratio:7.3f}")
     print(
         f"{document['seconds'] / 3600:.2f} h, {document['sent']:,} packets, "
         f"{len(document['restarts_s'])} restarts; {'; '.join(wrong) or 'nothing wrong'}"
