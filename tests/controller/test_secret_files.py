@@ -5,6 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from secrets_of_users import as_root_beside_a_folder_of
 
 from pacer_controller.secret_files import flaw
 
@@ -39,7 +40,21 @@ def test_a_secret_belongs_to_root_or_its_user() -> None:
         reason = flaw(path, found)
         assert (reason is None) is is_fit
         assert is_fit or "belongs to another user" in str(reason)
-        assert flaw(path, found, any_owner=True) is None
+
+
+def test_root_takes_a_secret_of_the_user_whose_folder_it_is_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = as_root_beside_a_folder_of(tmp_path, monkeypatch)
+    path = tmp_path / "secret"
+    for owner, is_fit in ((user, True), (user + 1, False)):
+        found = os.stat_result((stat.S_IFREG | 0o600, 0, 0, 1, owner, 0, 0, 0, 0, 0))
+        assert (flaw(path, found, in_own_folder=True) is None) is is_fit
+        assert flaw(path, found) is not None
+    # Nobody else does.
+    monkeypatch.setattr(os, "geteuid", lambda: user + 2)
+    found = os.stat_result((stat.S_IFREG | 0o600, 0, 0, 1, user, 0, 0, 0, 0, 0))
+    assert flaw(path, found, in_own_folder=True) is not None
 
 
 def test_a_pipe_is_fit(tmp_path: Path) -> None:

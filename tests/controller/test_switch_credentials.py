@@ -1,9 +1,11 @@
 """The credentials that a controller uses for a switch: found, given, or none."""
 
+import os
 from pathlib import Path
 
 import pytest
 from certificates import make_certificate
+from secrets_of_users import as_root_beside_a_folder_of
 
 from pacer_controller import switch_tls
 from pacer_controller.switch_tls import SwitchTls, endpoint
@@ -55,6 +57,20 @@ def test_without_credentials_a_plain_address_stays_plain(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(switch_tls, "_ROOTS_FOLDER", tmp_path)
     assert endpoint(ELSEWHERE, SwitchTls()) == (ELSEWHERE, None)
+
+
+def test_a_key_of_another_user_is_refused_but_not_by_root_in_that_users_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A switch with a user of its own keeps its files so.
+    user = as_root_beside_a_folder_of(folder, monkeypatch)
+    key = folder / "client-key.pem"
+    if key.stat().st_uid != user:
+        os.chown(key, user, user)
+    assert endpoint(ELSEWHERE, SwitchTls())[1] is not None
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    with pytest.raises(OSError, match="belongs to another user"):
+        endpoint(ELSEWHERE, SwitchTls())
 
 
 def test_a_key_that_others_may_read_is_refused(folder: Path) -> None:

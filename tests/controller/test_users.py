@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from secrets_of_users import as_root_beside_a_folder_of
 from test_operations import CLASS, TOKEN, messages, nobody, private
 
 from controller_harness import DEADLINE_S, ROOT, Controller, eventually
@@ -64,6 +65,23 @@ def test_names_that_are_none(path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="user"):
         users.add(path, name, "read", TODAY)
     assert not path.exists()
+
+
+def test_root_gives_tokens_to_the_users_of_a_controller_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "service"
+    folder.mkdir(mode=0o700)
+    owner = as_root_beside_a_folder_of(folder, monkeypatch)
+    given = ["--tokens", str(folder / "tokens.json")]
+    for name in ("alice", "bob"):
+        status, _, told = command(capsys, "add", name, "--role", "read", *given)
+        assert status == 0, told
+    assert (folder / "tokens.json").stat().st_uid == owner
+    status, listed, told = command(capsys, "list", *given)
+    assert status == 0, told
+    assert "alice" in listed
+    assert command(capsys, "revoke", "alice", *given)[0] == 0
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o644])

@@ -9,18 +9,19 @@ from pacer_controller.secret_files import flaw
 MIN_SECRET = 16
 
 
-def check_private(option: str, path: Path, *, group_may_read: bool = True) -> None:
-    """Check that a file is fit for a secret.
+def check_private(
+    option: str, path: Path, *, group_may_read: bool = True, in_own_folder: bool = False
+) -> None:
+    """Check that a file is fit for a secret, by the rule of `secret_files.flaw`.
 
     Raises:
-        ConfigError: others can read or change it, or it cannot be read at all.
+        ConfigError: it is unfit, or cannot be read at all.
 
     """
     try:
-        found = path.stat()
+        reason = flaw(path, path.stat(), group_may_read=group_may_read, in_own_folder=in_own_folder)
     except OSError as error:
         raise ConfigError(f"{option}: {path}: {error.strerror}") from None
-    reason = flaw(path, found, group_may_read=group_may_read)
     if reason is not None:
         raise ConfigError(f"{option} {path}: {reason}")
 

@@ -46,7 +46,8 @@ class SwitchTls:
         """Return the credentials from the files.
 
         Raises:
-            OSError: a file cannot be read, is too large, or is a key that other users may read.
+            OSError: a file cannot be read, is too large, or is a key that other users may read or
+                change.
 
         """
         return GRPCCredentialsTLS(
@@ -61,7 +62,7 @@ def _content(path: Path | None, *, secret: bool = False) -> bytes | None:
     if path is None:
         return None
     with path.open("rb") as file:
-        reason = flaw(path, os.fstat(file.fileno()), any_owner=True) if secret else None
+        reason = flaw(path, os.fstat(file.fileno()), in_own_folder=True) if secret else None
         if reason is not None:
             raise OSError(f"{path} holds a secret: {reason}")
         content = file.read(MAX_FILE_BYTES + 1)
@@ -111,7 +112,7 @@ def endpoint(address: str, tls: SwitchTls) -> tuple[str, GRPCCredentialsTLS | No
     share them.
 
     Raises:
-        OSError: a file cannot be read, or is a key that others may read.
+        OSError: a file cannot be read, or is a key that others may read or change.
 
     """
     if address.startswith(PLAIN_PREFIX):

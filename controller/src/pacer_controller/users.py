@@ -67,12 +67,12 @@ def read(path: Path) -> dict[str, Entry]:
     """Return the users of a file by name; none if there is no file.
 
     Raises:
-        ConfigError: other users can read the file, or it is not a file of users.
+        ConfigError: other users can read or change the file, or it is not a file of users.
 
     """
     if not path.exists():
         return {}
-    check_private("--tokens", path, group_may_read=False)
+    check_private("--tokens", path, group_may_read=False, in_own_folder=True)
     try:
         found = _Content.model_validate_json(path.read_bytes()).users
     except OSError as error:
