@@ -279,7 +279,7 @@ def test_switches_are_shared_evenly_and_move(
 def test_a_broken_stream_leaves_no_switch_without_a_writer(
     start_controller: Start, switch: Switch, url: str
 ) -> None:
-    """Finding 1: the other controller bid the writer's id, and the writer could not come back."""
+    """The other controller does not bid the writer's id, which would keep the writer out."""
     relay = Relay(switch.address)
     try:
         two = [start_controller("--store", url) for _ in range(2)]
@@ -302,7 +302,7 @@ def test_a_broken_stream_leaves_no_switch_without_a_writer(
 def test_fresh_stores_on_a_running_switch_always_get_a_writer(
     start_controller: Start, switch: Switch, members: Members
 ) -> None:
-    """N1: the switch remembers the highest election id of any controller for ever."""
+    """The switch remembers the highest election id of any controller for ever."""
     for _ in range(3):
         url = members.url(f"/cluster{next(_prefixes)}")
         two = [start_controller("--store", url) for _ in range(2)]
@@ -357,7 +357,7 @@ def test_a_paused_writer_writes_nothing_when_it_goes_on(
 
 
 def test_the_counter_example(start_controller: Start, switch: Switch, tmp_path: Path) -> None:
-    """Finding 2: a partitioned follower led, and acknowledged writes of the other were lost.
+    """A controller that is cut off does not lead, and no write that the other acknowledged is lost.
 
     L drives the switch. (1) Its stream breaks once. (2) F loses etcd and the switch, silently.
     (3) L goes on and acknowledges. (4) F is back. Nothing that L acknowledged may be gone.
@@ -417,7 +417,7 @@ def test_the_counter_example(start_controller: Start, switch: Switch, tmp_path: 
 def test_a_half_open_connection_keeps_nobody_out(
     start_controller: Start, switch: Switch, url: str
 ) -> None:
-    """Finding 4: a machine without power ends no connection; its successor takes over anyway."""
+    """A machine without power ends no connection; its successor takes over anyway."""
     relay = Relay(switch.address)
     try:
         two = [start_controller("--store", url) for _ in range(2)]
@@ -436,7 +436,7 @@ def test_a_half_open_connection_keeps_nobody_out(
 
 
 def test_readiness_knows_a_switch_without_a_writer(start_controller: Start, url: str) -> None:
-    """Finding 1: the controller reported ready while no controller could write."""
+    """A controller is not ready while no controller can write."""
     one = start_controller("--store", url)
     assert one.http.get("/readyz?connected=true").status_code == 200
     nobody = socket.create_server(("127.0.0.1", 0))

@@ -236,7 +236,7 @@ def test_one_controller_at_a_time(bridge: Bridge, ovs: Controller, start_control
 
 
 def test_who_has_lost_the_lock_writes_nothing(bridge: Bridge) -> None:
-    """Finding 3: a new connection was made without the lock, and its writes were unfenced."""
+    """A new connection has no lock, and writes nothing."""
     first, second = (Database(bridge.database, "br0", "br0") for _ in range(2))
     queues = {1: {"max-rate": "1000000"}}
     try:

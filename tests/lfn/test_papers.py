@@ -15,7 +15,9 @@ from pacer_mininet.experiments.experiment import Cell
 from pacer_mininet.published import FIG_1_PACKETS_OF_A_TICK
 
 sys.path.insert(0, str(paths.REPO / "tests" / "accuracy"))
+sys.path.insert(0, str(paths.REPO / "tests" / "common"))
 
+import named_tests
 from published import PUBLISHED
 
 PAGE = paths.REPO / "docs" / "papers.md"
@@ -92,15 +94,7 @@ def _is_of(row: Row, experiment: str, cell: Cell, metric: str) -> bool:
 
 def _problem(name: str, experiments: set[str]) -> str | None:
     """Return why a name of the column "shown by" names nothing, or None."""
-    if name in experiments:
-        return None
-    path, _, test = name.partition("::")
-    file = paths.REPO / path
-    if "tests" not in file.relative_to(paths.REPO).parts or not file.exists():
-        return f"{name}: neither an experiment nor a file of the tests"
-    if test and not re.search(rf"^(?:def|class) {test}\b", file.read_text(), re.MULTILINE):
-        return f"{name}: {path} has no such test"
-    return None
+    return None if name in experiments else named_tests.problem(name)
 
 
 def test_there_are_rows_of_every_document() -> None:
