@@ -370,7 +370,7 @@ test-p4: venv
 .PHONY: loom
 loom:
 	@cd switch && RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
-	    cargo test --quiet --locked --release -p bell
+	    cargo test --quiet --locked --release -p bell -p rings
 
 .PHONY: test-rust
 test-rust: $(DESCRIPTORS)

@@ -238,7 +238,7 @@ impl XdpDriver {
 
     /// Whether the kernel holds frames back that another flush may make it take.
     pub(crate) fn is_stuck(&self) -> bool {
-        self.tx.pending() > 0 && (!self.zero_copy || self.tx.needs_wakeup())
+        self.tx.pending() > 0 && (!self.zero_copy || self.tx.memory().needs_wakeup())
     }
 
     pub(crate) fn push(&mut self, frame: &[u8]) {
