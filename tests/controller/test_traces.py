@@ -13,6 +13,7 @@ from pacing_switch import TimedFrame, write_capture
 from controller_harness import TARGET, Controller, Network, eventually
 from pacer_controller import packet_filter
 from pacer_controller.cli.main import main as pacer
+from pacer_controller.cli.trace import tree
 from pacer_controller.problems import Problem
 from pacer_controller.service import tracing
 from rest_client import Client, problem
@@ -130,11 +131,43 @@ def test_pacer_shows_a_dry_run_as_a_tree(
     shown = capsys.readouterr().out
     assert "60 bytes at port 1" in shown
     assert "PacerIngress.classes: hit" in shown
+    assert "= class_id; ... (include/classifier.p4:19)" in shown
+    assert "meter PacerIngress.flow_meter = green" in shown
     assert "hold in class 1 until" in shown
+    assert "class 1 of port 2 at" in shown
     assert "leaves by port 2: 60 bytes" in shown
     scapy = "Ether(dst='ff:ff:ff:ff:ff:ff')/IP()/UDP(dport=5001)/('x' * 100)"
     assert pacer([*command, "--scapy", scapy, "--port", "3"]) == 0
     assert "142 bytes at port 3" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (
+            {"condition": {"name": "node_2", "source_info": {"source_fragment": "x == 1"}}},
+            "node_2 x == 1 (:0): false",
+        ),
+        ({"primitive": {"op": "assign"}}, "assign"),
+        (
+            {"chosen_member": {"action_profile": "ecmp", "member_id": 3, "group_id": 7}},
+            "chooses member 3 of group 7 (ecmp)",
+        ),
+        (
+            {"chosen_member": {"action_profile": "ecmp", "one_shot_index": 1}},
+            "chooses action 1 of the entry's one-shot set (ecmp)",
+        ),
+        ({"direct_meter": {"meter": "flow", "colour": 2}}, "meter flow = red"),
+        ({"ecn_mark": {}}, "the queue marks it: congestion experienced (CE)"),
+        (
+            {"enqueue": {"port": 2, "at_ns": 5, "qid": 1, "enq_qdepth": 3, "backlog_bytes": 192}},
+            "queue 1 of port 2 at 5 ns, behind 3 packets; 192 bytes wait",
+        ),
+    ],
+)
+def test_events_have_words(event: dict[str, Any], words: str) -> None:
+    shown = tree({"root": {"events": [event]}})
+    assert [str(child.label) for child in shown.children] == [words]
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pacer_entries import all_to, flow_by_ether_type, frame, paced_class, station
+from pacer_entries import all_to, flow_by_ether_type, frame, ip_frame, paced_class, station
 from pacing_switch import ProcessError, TimedFrame
-from virtual_switch import COMPILED, Port, VirtualRun, binary, run
+from virtual_switch import COMPILED, REPOSITORY, Port, VirtualRun, binary, run
+
+CONFORMANCE = REPOSITORY / "tests" / "conformance"
 
 RATE_BPS = 100_000_000
 CLASS = 5
@@ -83,6 +86,107 @@ def test_tables_show_keys_entries_and_actions(tmp_path: Path) -> None:
     assert {"name": "ether_type", "value": "0x9005"} in ethernet["fields"]
 
 
+def test_conditions_and_primitives_quote_the_program(tmp_path: Path) -> None:
+    _, traces = traced(PACED, tmp_path)
+    (leaf,) = leaves(traces[0]["root"])
+    shown = traces[0]["root"]["events"] + leaf["events"]
+    conditions = [one["condition"] for one in shown if "condition" in one]
+    assert {
+        "filename": "pacer.p4",
+        "line": 120,
+        "source_fragment": "standard_metadata.parser_error != error.NoError",
+    } in [condition.get("source_info") for condition in conditions]
+    kinds = [next(iter(event)) for event in shown]
+    action = next(
+        place
+        for place, event in enumerate(shown)
+        if event.get("action", {}).get("name") == "PacerIngress.classify"
+    )
+    # The action's five assignments follow it, in the program's order.
+    assert kinds[action : action + 6] == ["action", *["primitive"] * 5]
+    primitives = [event["primitive"] for event in shown[action + 1 : action + 6]]
+    assert {primitive["op"] for primitive in primitives} == {"assign"}
+    places = [primitive["source_info"] for primitive in primitives]
+    assert {place["filename"] for place in places} == {"include/classifier.p4"}
+    lines = [place["line"] for place in places]
+    assert lines == list(range(lines[0], lines[0] + 5))
+
+
+def test_the_colour_of_a_direct_meter_is_shown(tmp_path: Path) -> None:
+    """The entry's meter is not configured, so packets are green."""
+    _, traces = traced(PACED, tmp_path)
+    shown = events(traces[0]["root"], "direct_meter")
+    assert shown == [{"meter": "PacerIngress.flow_meter", "colour": 0}]
+
+
+def test_the_chosen_member_is_shown(tmp_path: Path) -> None:
+    """In `selector`, the second byte is the hash, and member N sends to port N."""
+    what = VirtualRun(
+        ports=(Port(0), *PORTS),
+        arrivals={0: [TimedFrame(1_000 * n, bytes([1 + n // 5, n]) + bytes(58)) for n in range(6)]},
+        runtime=json.loads((CONFORMANCE / "programs/selector.runtime.json").read_text()),
+        program=str(CONFORMANCE / "compiled/selector"),
+    )
+    _, traces = traced(what, tmp_path)
+    *of_group, named = [one for trace in traces for one in events(trace["root"], "chosen_member")]
+    of_profile = {"action_profile": "I.choice"}
+    assert of_group == [of_profile | {"member_id": n, "group_id": 7} for n in (1, 2, 2, 3, 1)]
+    assert named == of_profile | {"member_id": 3}
+
+
+def test_depths_are_those_that_the_program_sees(tmp_path: Path) -> None:
+    """`priorities` writes what egress sees into a frame; its first byte was the priority."""
+    arrivals = [
+        TimedFrame(1_000_000 + 1_000 * number, bytes([priority]) + bytes(58) + bytes([number]))
+        for number, priority in enumerate((0, 0, 7, 3, 7))
+    ]
+    what = VirtualRun(
+        ports=[Port(1, "rate=8mbit"), Port(2)],
+        arrivals={2: arrivals},
+        program=str(CONFORMANCE / "compiled/priorities"),
+        options=("--priority-queues", "8"),
+    )
+    sent, traces = traced(what, tmp_path)
+    of_packet = {trace["input"].get("packet_id", 0): trace["root"] for trace in traces}
+    assert len(sent[1]) == len(arrivals)
+    for timed in sent[1]:
+        root = of_packet[timed.frame[59]]
+        (queued,) = events(root, "enqueue")
+        shown = (queued.get("qid", 0), queued.get("enq_qdepth", 0))
+        assert shown == struct.unpack_from(">BI", timed.frame)
+        # 60 bytes and FCS each.
+        assert queued.get("backlog_bytes", 0) == 64 * queued.get("enq_qdepth", 0)
+
+
+def test_a_paced_packet_shows_what_its_class_holds(tmp_path: Path) -> None:
+    _, traces = traced(PACED, tmp_path)
+    waiting = [
+        queued.get("backlog_bytes", 0)
+        for trace in traces
+        for leaf in leaves(trace["root"])
+        for queued in events(leaf, "enqueue")
+    ]
+    # The first leaves at once, and the second waits when the third comes.
+    assert waiting == [0, 0, FRAME_BYTES + 4]
+
+
+def test_a_mark_by_active_queue_management_is_shown(tmp_path: Path) -> None:
+    arrivals = [
+        TimedFrame(1_000_000 + 400_000 * number, ip_frame(2 * number, 0, 514, ecn=2))
+        for number in range(200)
+    ]
+    what = VirtualRun(
+        ports=[Port(1, "rate=8mbit,queues=1,fifo=16MB,aqm=codel:5ms:20ms:ecn"), Port(2)],
+        arrivals={2: arrivals},
+        program=str(CONFORMANCE / "compiled/queue_depth"),
+    )
+    sent, traces = traced(what, tmp_path)
+    marked = [timed.frame[15] & 3 == 3 for timed in sent[1]]
+    assert any(marked)
+    assert not all(marked)
+    assert [bool(events(trace["root"], "ecn_mark")) for trace in traces] == marked
+
+
 def test_a_flooded_packet_has_a_branch_for_each_port(tmp_path: Path) -> None:
     replicas = [{"egress_port": port.number, "instance": 1} for port in PORTS]
     what = VirtualRun(
@@ -133,12 +237,8 @@ def test_the_switch_does_the_same_with_and_without_traces(tmp_path: Path) -> Non
 
 
 def test_the_log_has_the_words_of_simple_switch(tmp_path: Path) -> None:
-    run(
-        VirtualRun(
-            PORTS, PACED.arrivals, {"table_entries": station("02:00:00:00:00:02", 2)}, "pacer"
-        ),
-        tmp_path,
-    )
+    stations = [*station("02:00:00:00:00:00", 1), *station("02:00:00:00:00:02", 2)]
+    run(VirtualRun(PORTS, PACED.arrivals, {"table_entries": stations}, "pacer"), tmp_path)
     command = [str(binary()), "--virtual", "--cpu-port", "510", "--log-level", "trace"]
     for port in PORTS:
         command += ["-i", f"{port.number}@{tmp_path}/p{port.number}"]
@@ -152,6 +252,10 @@ def test_the_log_has_the_words_of_simple_switch(tmp_path: Path) -> None:
         "[0.0] Pipeline 'ingress': start",
         "[0.0] Applying table 'PacerIngress.flows'",
         "[0.0] Table 'PacerIngress.flows': miss",
+        '[0.0] pacer.p4(120) Condition "standard_metadata.parser_error != error.NoError" (node_2)'
+        " is false",
+        "[0.0] include/forwarding.p4(29) Primitive standard_metadata.egress_spec = port",
+        "[0.0] Egress port is 2; queued at 1000 ns in queue 0, behind 0 packets; 0 bytes wait",
     ):
         assert words in logged, words
     # Of the compiler to machine code, nothing.

@@ -424,6 +424,7 @@ def test_a_dry_run_is_shown_as_a_tree(controller: Controller, open_page: Open) -
     trace = page.locator(".trace")
     expect(trace.locator("summary")).to_contain_text("60 bytes at port 1")
     expect(trace).to_contain_text("PacerIngress.classes")
+    expect(trace).to_contain_text("parser_error != error.NoError (pacer.p4:120)")
     expect(trace.locator(".end", has_text="egress port 2")).to_be_visible()
     form.get_by_label("Port").fill("99")
     form.get_by_role("button").click()

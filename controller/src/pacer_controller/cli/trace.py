@@ -180,16 +180,57 @@ def _table(members: Mapping[str, Any]) -> str:
 def _cell(word: str) -> _Event:
     def words(members: Mapping[str, Any]) -> str:
         array = members.get("register") or members.get("counter") or members.get("meter") or ""
-        value = members.get("value", members.get("colour"))
+        value = members.get("value", _colour(members))
         said = "" if value is None else f" = {value}"
         return f"{word} {array}[{members.get('index', 0)}]{said}"
 
     return words
 
 
+def _colour(members: Mapping[str, Any]) -> str | None:
+    colour = members.get("colour")
+    return None if colour is None else _COLOURS.get(colour, str(colour))
+
+
+def _place(members: Mapping[str, Any]) -> str:
+    """Return what the text of the program says there, and where that is; "" if p4c does not say."""
+    source = members.get("source_info")
+    if source is None:
+        return ""
+    text = source.get("source_fragment", "")
+    return f"{text} ({source.get('filename', '')}:{source.get('line', 0)})"
+
+
+def _condition(members: Mapping[str, Any]) -> str:
+    words = [members.get("name", ""), _place(members)]
+    holds = "true" if members.get("holds") else "false"
+    return f"{' '.join(filter(None, words))}: {holds}"
+
+
+def _member(members: Mapping[str, Any]) -> str:
+    if "one_shot_index" in members:
+        chosen = f"action {members['one_shot_index']} of the entry's one-shot set"
+    else:
+        chosen = f"member {members.get('member_id', 0)}"
+    group = f" of group {members['group_id']}" if "group_id" in members else ""
+    return f"chooses {chosen}{group} ({members.get('action_profile', '')})"
+
+
+def _enqueue(members: Mapping[str, Any]) -> str:
+    hold = members.get("hold")
+    place = f"queue {members.get('qid', 0)}" if hold is None else f"class {hold.get('class_id', 0)}"
+    return (
+        f"{place} of port {members.get('port', 0)} at {_time(members, 'at_ns')}, "
+        f"behind {members.get('enq_qdepth', 0)} packets; "
+        f"{members.get('backlog_bytes', 0)} bytes wait"
+    )
+
+
 def _time(members: Mapping[str, Any], name: str) -> str:
     return f"{members.get(name, 0)} ns"
 
+
+_COLOURS = {0: "green", 1: "yellow", 2: "red"}
 
 _EVENTS: dict[str, _Event] = {
     "parser_state": lambda m: f"state {m.get('name', '')}",
@@ -198,10 +239,13 @@ _EVENTS: dict[str, _Event] = {
     ),
     "parser_error": lambda m: f"parser error {m.get('name', '')}",
     "checksum_error": lambda _: "wrong checksum",
-    "condition": lambda m: f"{m.get('name', '')}: {'true' if m.get('holds') else 'false'}",
+    "condition": _condition,
     "table_lookup": _table,
+    "direct_meter": lambda m: f"meter {m.get('meter', '')} = {_colour(m)}",
+    "chosen_member": _member,
     "empty_group": lambda _: "the group has no member whose port is up",
     "action": lambda m: f"action {m.get('name', '')}({_pairs(m.get('args'))})",
+    "primitive": lambda m: _place(m) or m.get("op", ""),
     "register_read": _cell("read"),
     "register_write": _cell("write"),
     "count": _cell("count"),
@@ -216,8 +260,9 @@ _EVENTS: dict[str, _Event] = {
     "exit": lambda _: "exit",
     "assert_failed": lambda _: "an assert or assume fails",
     "emit": lambda m: f"emit {m.get('header', '')} ({m.get('bytes', 0)} bytes)",
-    "enqueue": lambda m: f"queue of port {m.get('port', 0)} at {_time(m, 'at_ns')}",
+    "enqueue": _enqueue,
     "dequeue": lambda m: f"leaves the queue of port {m.get('port', 0)} at {_time(m, 'start_ns')}",
+    "ecn_mark": lambda _: "the queue marks it: congestion experienced (CE)",
     "reenter": lambda m: f"enters ingress again at {_time(m, 'at_ns')}",
 }
 

@@ -6,7 +6,8 @@ use crate::proto::pipeline_stage_event::{Direction, StageKind};
 use crate::proto::trace_event::Event;
 use crate::proto::trace_tree::Outcome;
 use crate::proto::{
-    Hold, NamedValue, PacketTrace, PipelineStageEvent, TableLookup, TraceTree, fork, reenter,
+    ChosenMember, Condition, Enqueue, Hold, NamedValue, PacketTrace, PipelineStageEvent, Primitive,
+    SourceInfo, TableLookup, TraceTree, fork, reenter,
 };
 
 /// A trace as lines. Each begins with the packet's number and that of its copy: `[7.0]`.
@@ -122,14 +123,19 @@ fn words(event: &Event) -> Vec<String> {
         ),
         Event::ParserError(error) => format!("Parser ended with error {}", error.name),
         Event::ChecksumError(_) => "A checksum is wrong".to_owned(),
-        Event::Condition(condition) => {
-            format!("Condition \"{}\" is {}", condition.name, condition.holds)
-        }
+        Event::Condition(condition) => condition_words(condition),
         Event::TableLookup(lookup) => return lookup_words(lookup),
+        Event::ChosenMember(chosen) => member_words(chosen),
+        Event::DirectMeter(meter) => format!(
+            "Executed direct meter '{}', packet was marked as {}",
+            meter.meter,
+            meter.colour()
+        ),
         Event::EmptyGroup(_) => "The group has no member whose port is up".to_owned(),
         Event::Action(action) => {
             format!("Action entry is {} - {}", action.name, values(&action.args))
         }
+        Event::Primitive(primitive) => primitive_words(primitive),
         Event::RegisterRead(access) => cell(
             "Read",
             &access.register,
@@ -177,6 +183,59 @@ fn lookup_words(lookup: &TableLookup) -> Vec<String> {
     lines
 }
 
+/// A place in the program's text, in front of what is said of it.
+fn at(source: &SourceInfo) -> String {
+    format!("{}({}) ", source.filename, source.line)
+}
+
+fn condition_words(condition: &Condition) -> String {
+    let (name, holds) = (&condition.name, condition.holds);
+    match &condition.source_info {
+        Some(source) => format!(
+            "{}Condition \"{}\" ({name}) is {holds}",
+            at(source),
+            source.source_fragment
+        ),
+        None => format!("Condition \"{name}\" is {holds}"),
+    }
+}
+
+fn primitive_words(primitive: &Primitive) -> String {
+    match &primitive.source_info {
+        Some(source) => format!("{}Primitive {}", at(source), source.source_fragment),
+        None => format!("Primitive {} (no source info)", primitive.op),
+    }
+}
+
+fn member_words(chosen: &ChosenMember) -> String {
+    let profile = &chosen.action_profile;
+    match (chosen.one_shot_index, chosen.group_id) {
+        (Some(index), _) => format!("Choosing action {index} of the entry's one-shot set"),
+        (None, Some(group)) => {
+            format!(
+                "Choosing member {} from group {group} of '{profile}'",
+                chosen.member_id()
+            )
+        }
+        (None, None) => format!("Choosing member {} of '{profile}'", chosen.member_id()),
+    }
+}
+
+fn enqueue_words(queued: &Enqueue) -> String {
+    let place = match &queued.hold {
+        None => format!("in queue {}", queued.qid),
+        Some(Hold {
+            class_id,
+            departure_ns,
+            ..
+        }) => format!("in class {class_id} until {departure_ns} ns"),
+    };
+    format!(
+        "Egress port is {}; queued at {} ns {place}, behind {} packets; {} bytes wait",
+        queued.port, queued.at_ns, queued.enq_qdepth, queued.backlog_bytes
+    )
+}
+
 fn decision_words(event: &Event) -> String {
     match event {
         Event::MarkToDrop(_) => "Marking packet to be dropped".to_owned(),
@@ -198,25 +257,14 @@ fn decision_words(event: &Event) -> String {
         Event::Exit(_) => "Exiting the control".to_owned(),
         Event::AssertFailed(_) => "An assert or assume failed".to_owned(),
         Event::Emit(emit) => format!("Deparsing header '{}'", emit.header),
-        Event::Enqueue(queued) => {
-            let (port, at_ns) = (queued.port, queued.at_ns);
-            match &queued.hold {
-                None => format!("Egress port is {port}; queued at {at_ns} ns"),
-                Some(Hold {
-                    class_id,
-                    departure_ns,
-                    ..
-                }) => format!(
-                    "Egress port is {port}; queued at {at_ns} ns in class {class_id} until {departure_ns} ns"
-                ),
-            }
-        }
+        Event::Enqueue(queued) => enqueue_words(queued),
         Event::Dequeue(start) => format!(
             "Port {} starts the packet at {} ns, after {} ns in its queue",
             start.port,
             start.start_ns,
             start.start_ns.saturating_sub(start.enqueued_ns)
         ),
+        Event::EcnMark(_) => "The queue marks the packet: congestion experienced (CE)".to_owned(),
         Event::Reenter(again) => match again.kind() {
             reenter::Kind::Resubmitted => format!("Resubmitting packet at {} ns", again.at_ns),
             reenter::Kind::Recirculated | reenter::Kind::Unspecified => {

@@ -5,12 +5,9 @@ use v1model::{EgressInput, EgressVerdict, InstanceType};
 
 use crate::header_fields;
 use crate::pool::PacketId;
-use crate::program::{Environment, Leaving, Outcome, Program, Sink, traced};
+use crate::program::{Environment, Leaving, Outcome, Program, QUEUE_DEPTH_MAX, Sink, traced};
 use crate::recirculation::Target;
 use crate::trace::{Event, Outcome as TraceOutcome};
-
-/// Most packets that `enq_qdepth` and `deq_qdepth` show: 19 bits.
-const QUEUE_DEPTH_MAX: u32 = (1 << 19) - 1;
 
 impl Program {
     /// Starts the packets that the FIFOs have started by `until_ns`, without releasing paced packets.
@@ -68,6 +65,11 @@ impl Program {
                 self.release_dropped(env, id, start.port, DropCause::Aqm);
             }
             Outcome::Transmit => {
+                if start.marked
+                    && let Some(tracer) = &mut self.tracer
+                {
+                    tracer.event(id, Event::EcnMark);
+                }
                 let packet = self.packets.get_mut(id);
                 let length = packet.map_or(0, |packet| packet.context.output().len());
                 let length_bytes = u32::try_from(length).unwrap_or(u32::MAX);

@@ -18,13 +18,16 @@ use crate::notification::{Notification, NotificationBody};
 use crate::pool::{PacketId, Pool};
 use crate::recirculation::{Recirculating, Target};
 use crate::replica_store::ReplicationEngine;
-use crate::trace::{Collector, Event, Outcome as TraceOutcome, Traced, Tracer};
+use crate::trace::{Collector, Depth, Event, Outcome as TraceOutcome, Traced, Tracer};
 
 /// Entries that one search for idle entries visits: it takes some hundred microseconds.
 const IDLE_ENTRIES_PER_SEARCH: usize = 512;
 
 /// Time between two searches for idle entries.
 const IDLE_INTERVAL_NS: u64 = 1_000_000;
+
+/// Most packets that `enq_qdepth` and `deq_qdepth` show: 19 bits.
+pub(crate) const QUEUE_DEPTH_MAX: u32 = (1 << 19) - 1;
 
 /// A frame's way out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -338,8 +341,13 @@ impl Program {
             None => (0, HeaderFields::default()),
         };
         if let Some(tracer) = &mut self.tracer {
-            let (port, at_ns) = (to.port, now_ns);
-            tracer.event(id, Event::Enqueue { port, at_ns, hold });
+            let event = Event::Enqueue {
+                port: to.port,
+                at_ns: now_ns,
+                hold,
+                depth: env.depth(to.port, queue, hold.map(|hold| hold.class)),
+            };
+            tracer.event(id, event);
         }
         let queued = Queued {
             payload: id,
@@ -463,6 +471,32 @@ impl Environment {
         TrafficManagerView {
             manager: &self.manager,
             real: self.real_manager.as_deref(),
+        }
+    }
+
+    /// What waits where a packet for `port` goes: in its class, or in its egress queue or FIFO.
+    fn depth(&self, port: u16, queue: u8, class: Option<u32>) -> Depth {
+        let of_port = self.manager.port_statistics(port);
+        let (packets, fifo_bytes) =
+            of_port.map_or((0, 0), |port| (port.queued_packets, port.fifo_bytes));
+        let shown = |packets: u64| {
+            let packets = u32::try_from(packets).unwrap_or(u32::MAX);
+            packets.min(QUEUE_DEPTH_MAX)
+        };
+        if let Some(class) = class {
+            return Depth {
+                qid: 0,
+                enq_qdepth: shown(packets),
+                backlog_bytes: self.view().all_backlog_bytes(class),
+            };
+        }
+        let of_queue = self.manager.queue_statistics(port).nth(queue.into());
+        let (packets, backlog_bytes) =
+            of_queue.map_or((packets, fifo_bytes), |queue| (queue.packets, queue.bytes));
+        Depth {
+            qid: queue,
+            enq_qdepth: shown(packets),
+            backlog_bytes,
         }
     }
 

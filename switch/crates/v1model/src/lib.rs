@@ -70,4 +70,6 @@ pub use hash::CrcParameters;
 pub use json_ids::JsonIds;
 pub use pipeline::Pipeline;
 pub use saved::{SavedArray, SavedEntry, SavedMeter};
-pub use trace::{ArgumentValues, HeaderValues, KeyValues, MatchingEntry, Stage, Step, Value};
+pub use trace::{
+    ArgumentValues, HeaderValues, KeyValues, MatchingEntry, SourceInfo, Stage, Step, Value,
+};

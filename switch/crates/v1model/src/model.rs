@@ -4,6 +4,7 @@
 //! objects stay JSON values until their context is known.
 
 use crate::error::{LoadError, LoadResult, refuse};
+use crate::trace::SourceInfo;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -224,6 +225,7 @@ pub(crate) struct Primitive {
     pub op: String,
     #[serde(default)]
     pub parameters: Vec<TypeValue>,
+    pub source_info: Option<SourceInfo>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -327,6 +329,7 @@ pub(crate) struct Conditional {
     pub expression: TypeValue,
     pub true_next: Option<String>,
     pub false_next: Option<String>,
+    pub source_info: Option<SourceInfo>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -112,9 +112,9 @@ impl Profile {
         self.members.get(at as usize)
     }
 
-    /// Members of the group at a place, as often as their weights; empty for an empty group.
-    pub fn group(&self, at: u32) -> Option<&[u32]> {
-        self.groups.get(at as usize).map(|group| &*group.spread)
+    /// The group at a place.
+    pub fn group(&self, at: u32) -> Option<&Group> {
+        self.groups.get(at as usize)
     }
 
     /// The member with an id, and its place.

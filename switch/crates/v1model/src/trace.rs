@@ -8,6 +8,7 @@ use crate::layout::{FieldType, Layout};
 use crate::slot::Slot;
 use crate::table::{Entry, KeyPart};
 use crate::wide::limbs;
+use serde::Deserialize;
 use std::fmt;
 use std::sync::Arc;
 use traffic_manager::hold::Hold;
@@ -38,6 +39,18 @@ impl Stage {
     }
 }
 
+/// A place in the text of a program, as BMv2 JSON has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct SourceInfo {
+    /// The file.
+    pub filename: String,
+    /// The line, from 1.
+    pub line: u32,
+    /// The text there, as far as p4c quotes it.
+    pub source_fragment: String,
+}
+
 /// A step of a packet. Objects that the control plane knows have their indices
 /// ([`crate::Pipeline::tables`] and so on).
 #[derive(Debug, Clone, Copy)]
@@ -65,6 +78,8 @@ pub enum Step<'a> {
     Condition {
         /// Name that p4c gives it.
         name: &'a str,
+        /// Where the program has it; `None`: p4c does not say.
+        source: Option<&'a SourceInfo>,
         /// Whether it holds.
         holds: bool,
     },
@@ -79,7 +94,30 @@ pub enum Step<'a> {
         /// BMv2's handle of the entry, if the table keeps handles.
         handle: Option<u32>,
     },
-    /// The group or one-shot set of the matching entry has no member whose port is up.
+    /// The direct meter of the entry, or of the default entry, measures the packet.
+    DirectMeter {
+        /// Index of the table.
+        table: usize,
+        /// 0 green, 1 yellow, 2 red.
+        colour: u64,
+    },
+    /// The member of an action profile whose action runs.
+    Member {
+        /// Index of the profile.
+        profile: usize,
+        /// The group that it is chosen from; `None`: the entry names the member itself.
+        group: Option<u32>,
+        /// Its id.
+        member: u32,
+    },
+    /// The action of the entry's one-shot set that runs.
+    OneShot {
+        /// Index of the profile.
+        profile: usize,
+        /// Its place in the set, from 0.
+        action: u32,
+    },
+    /// The group or one-shot set of the entry has no member whose port is up.
     EmptyGroup,
     /// An action runs.
     Action {
@@ -87,6 +125,14 @@ pub enum Step<'a> {
         action: usize,
         /// The arguments.
         args: ArgumentValues<'a>,
+    },
+    /// A primitive begins: a statement of an action or of a parser state. Those that need no operation
+    /// have no step.
+    Primitive {
+        /// BMv2's name of it.
+        op: &'a str,
+        /// Where the program has it; `None`: p4c made it.
+        source: Option<&'a SourceInfo>,
     },
     /// A register cell is read.
     RegisterRead {
@@ -312,6 +358,8 @@ pub(crate) struct Labels {
     pub headers: Box<[HeaderLabel]>,
     /// Of the nodes of both controls, by index.
     pub nodes: Box<[NodeLabel]>,
+    /// Of the primitives, by address.
+    pub primitives: Box<[PrimitiveLabel]>,
     /// Of parser errors, with their codes.
     pub errors: Box<[(String, u64)]>,
     /// The numbers of the objects in the JSON.
@@ -323,6 +371,14 @@ impl Labels {
     pub fn error(&self, code: u64) -> &str {
         let found = self.errors.iter().find(|(_, of)| *of == code);
         found.map_or("", |(name, _)| name)
+    }
+
+    /// The primitive that begins at an address.
+    pub fn primitive_at(&self, address: u32) -> Option<&PrimitiveLabel> {
+        let found = self
+            .primitives
+            .binary_search_by_key(&address, |primitive| primitive.start);
+        self.primitives.get(found.ok()?)
     }
 
     /// The header whose words begin at `base`.
@@ -339,11 +395,21 @@ pub(crate) enum NodeLabel {
     /// A condition.
     Condition {
         name: String,
+        source: Option<SourceInfo>,
         /// The node tests the opposite.
         is_inverted: bool,
     },
     /// A call of an action, by index.
     Action(usize),
+}
+
+/// A primitive.
+#[derive(Debug)]
+pub(crate) struct PrimitiveLabel {
+    /// Address of its first operation.
+    pub start: u32,
+    pub op: String,
+    pub source: Option<SourceInfo>,
 }
 
 /// A header's names.

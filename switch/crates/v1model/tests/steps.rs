@@ -3,9 +3,12 @@
 
 mod common;
 
-use common::{bits, load, table, v4, v6};
+use common::{bits, frame, load, table, v4, v6};
 use std::cell::RefCell;
-use v1model::entries::{ActionCall, EntryKey, MatchField};
+use v1model::entries::profile::{
+    GroupMember, IndirectAction, ProfileGroup, ProfileMember, WeightedAction,
+};
+use v1model::entries::{ActionCall, EntryKey, MatchField, MeterConfig, MeterWrite};
 use v1model::{EgressInput, Externs, IngressInput, NoTrafficManager, Pipeline, Stage, Step};
 
 /// Keeps steps as text.
@@ -35,10 +38,26 @@ impl Externs for Steps<'_> {
             Step::Emit { header, bytes } => format!("emit {header} {bytes}"),
             Step::Condition { holds, .. } => format!("condition {holds}"),
             Step::Action { args, .. } => format!("action {args:x?}"),
+            Step::Primitive { op, source } => match source {
+                Some(at) => format!("{op} {}:{} {}", at.filename, at.line, at.source_fragment),
+                None => op.to_owned(),
+            },
             other => format!("{other:?}"),
         };
         self.seen.borrow_mut().push(text);
     }
+}
+
+/// The steps of a packet in the parser and in ingress, as text.
+fn ingress_steps(p: &mut Pipeline, frame: &[u8]) -> Vec<String> {
+    let steps = Steps {
+        names: Vec::new(),
+        seen: RefCell::default(),
+    };
+    let mut ctx = p.new_context();
+    assert!(ctx.set_frame(frame));
+    p.ingress(&mut ctx, &IngressInput::default(), &steps);
+    steps.seen.into_inner()
 }
 
 fn forward(p: &mut Pipeline) {
@@ -105,6 +124,7 @@ fn a_packet_s_way_is_reported_in_order() {
     };
     let hit = at("table FlowIngress.forward [[2, 0, 0, 0, 0, 2]] hit");
     assert_eq!(seen[hit + 1], "action [[0, 7]]");
+    assert_eq!(seen[hit + 2], "assign flows.p4:198 sm.egress_spec = port");
     assert!(at("Leave(Ingress)") < at("Enter(Egress)"));
     let emitted = [
         "emit ethernet 14",
@@ -152,15 +172,22 @@ fn fields_have_the_values_of_the_frame() {
 #[test]
 fn conditions_hold_as_the_program_writes_them() {
     // A node whose condition is "not equal" or "valid" tests the opposite.
-    struct Conditions(RefCell<Vec<(String, bool)>>);
+    struct Conditions(RefCell<Vec<(String, String, bool)>>);
     impl Externs for Conditions {
         const STEPS: bool = true;
         fn backlog_bytes(&self, _class: u32) -> u64 {
             0
         }
         fn step(&self, step: Step<'_>) {
-            if let Step::Condition { name, holds } = step {
-                self.0.borrow_mut().push((name.to_owned(), holds));
+            if let Step::Condition {
+                name,
+                source,
+                holds,
+            } = step
+            {
+                let text = source.map_or("", |source| &source.source_fragment);
+                let seen = (name.to_owned(), text.to_owned(), holds);
+                self.0.borrow_mut().push(seen);
             }
         }
     }
@@ -172,8 +199,125 @@ fn conditions_hold_as_the_program_writes_them() {
         assert!(ctx.set_frame(&frame));
         p.ingress(&mut ctx, &IngressInput::default(), &conditions);
         let seen = conditions.0.into_inner();
-        assert!(seen.contains(&("node_9".to_owned(), is_ipv4)), "{seen:?}");
+        let wanted = (
+            "node_9".to_owned(),
+            "hdr.ipv4.isValid()".to_owned(),
+            is_ipv4,
+        );
+        assert!(seen.contains(&wanted), "{seen:?}");
     }
+}
+
+#[test]
+fn primitives_are_reported_each_time_that_they_run() {
+    let mut p = load("loops");
+    // The loop over i runs twice, and the one in it once and twice.
+    let seen = ingress_steps(&mut p, &frame(2, &[]));
+    let times = |text: &str| seen.iter().filter(|step| step.ends_with(text)).count();
+    assert_eq!(times("loops.p4:17 sum = sum + (bit<48>) (i + 1)"), 2);
+    assert_eq!(
+        times("loops.p4:19 squares = squares + (bit<48>) (i + 1)"),
+        3
+    );
+    assert_eq!(times("loops.p4:22 hdr.e.dst = sum"), 1);
+    assert_eq!(times("continue"), 0);
+}
+
+#[test]
+fn a_direct_meter_reports_its_colour() {
+    let mut p = load("flows");
+    let flows = table(&p, "FlowIngress.flows");
+    let colours = |p: &mut Pipeline| {
+        let mut steps = ingress_steps(p, &v4(17, 86));
+        steps.retain(|step| step.starts_with("DirectMeter"));
+        steps
+    };
+    // A default entry's meter that is not configured gives no colour.
+    assert!(colours(&mut p).is_empty());
+    let config = MeterConfig {
+        cir: 1,
+        cburst: 128,
+        pir: 1,
+        pburst: 128,
+        eburst: 0,
+    };
+    let write = MeterWrite {
+        config: Some(config),
+        clear_counts: false,
+    };
+    p.direct_meter_set(flows, None, write).expect("a meter");
+    for colour in [0, 2] {
+        let wanted = format!("DirectMeter {{ table: {flows}, colour: {colour} }}");
+        assert_eq!(colours(&mut p), [wanted]);
+    }
+}
+
+#[test]
+fn the_choice_of_a_member_is_reported() {
+    let mut p = load("selector");
+    let t = table(&p, "I.t");
+    let key = EntryKey {
+        fields: vec![MatchField::Exact(bits(5, 16))],
+        priority: 0,
+    };
+    let action = p.actions().iter().position(|a| a.name == "I.a");
+    let to = |port: u32| ActionCall {
+        action: action.expect("it is there"),
+        args: vec![bits(port.into(), 9)],
+    };
+    let group = |members: &[u32]| ProfileGroup {
+        id: 7,
+        max_size: 0,
+        members: members
+            .iter()
+            .map(|&member| GroupMember {
+                member,
+                weight: 1,
+                watch: None,
+            })
+            .collect(),
+    };
+    let chosen = |p: &mut Pipeline| {
+        let mut steps = ingress_steps(p, &frame(5, &[]));
+        steps.retain(|step| {
+            ["Member", "OneShot", "EmptyGroup"]
+                .iter()
+                .any(|kind| step.starts_with(kind))
+        });
+        steps
+    };
+    for id in [3, 9] {
+        let member = ProfileMember { id, call: to(id) };
+        p.member_insert(0, &member).expect("a member");
+    }
+    let member = IndirectAction::Member(9);
+    p.table_insert(t, &key, &member.into()).expect("an entry");
+    assert_eq!(
+        chosen(&mut p),
+        ["Member { profile: 0, group: None, member: 9 }"]
+    );
+    p.group_insert(0, &group(&[3])).expect("a group");
+    let of_group = IndirectAction::Group(7);
+    p.table_modify(t, &key, &of_group.into()).expect("an entry");
+    assert_eq!(
+        chosen(&mut p),
+        ["Member { profile: 0, group: Some(7), member: 3 }"]
+    );
+    p.group_modify(0, &group(&[])).expect("an empty group");
+    assert_eq!(chosen(&mut p), ["EmptyGroup"]);
+
+    p.table_delete(t, &key).expect("the entry");
+    p.group_delete(0, 7).expect("the group");
+    for id in [3, 9] {
+        p.member_delete(0, id).expect("the member");
+    }
+    let set = IndirectAction::OneShot(vec![WeightedAction {
+        call: to(4),
+        weight: 1,
+        watch: None,
+    }]);
+    p.table_insert(t, &key, &set.into()).expect("an entry");
+    assert_eq!(chosen(&mut p), ["OneShot { profile: 0, action: 0 }"]);
 }
 
 #[test]

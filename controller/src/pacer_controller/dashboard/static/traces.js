@@ -82,10 +82,11 @@ function show({ trace, skipped }) {
 
 const EVENTS = new Set(["events", "fork"]);
 
-/** Members that JSON leaves out as they are false. */
+/** Members that JSON leaves out as they are false or 0. */
 const FALSE = {
   table_lookup: ({ hit = false }) => ({ hit }),
   condition: ({ holds = false }) => ({ holds }),
+  enqueue: ({ qid = 0, enq_qdepth = 0, backlog_bytes = 0 }) => ({ qid, enq_qdepth, backlog_bytes }),
 };
 
 /** The ends of a branch, one for each copy of the packet. */
@@ -118,9 +119,12 @@ function tree(branch) {
   return list;
 }
 
-/** An event in words: its kind, and the names and values of its members. */
-function words(kind, members) {
+/** An event in words: its kind, its text in the program, and the names and values of its members. */
+function words(kind, { source_info: source, ...members }) {
   const said = Object.entries(members).map(([name, value]) => `${spaced(name)} ${plain(value)}`);
+  if (source) {
+    said.unshift(`${source.source_fragment ?? ""} (${source.filename ?? ""}:${source.line ?? 0})`);
+  }
   return [spaced(kind), said.join(", ")].filter(Boolean).join(": ");
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use traffic_manager::hold::Hold;
 use v1model::entries::{EntryKey, MatchField};
-use v1model::{InstanceType, MatchingEntry, Pipeline, Stage, Step, Value};
+use v1model::{InstanceType, KeyValues, MatchingEntry, Pipeline, SourceInfo, Stage, Step, Value};
 
 use super::event::Event;
 use super::protobuf::Message;
@@ -23,6 +23,9 @@ pub(super) struct Encoder {
     registers: Box<[String]>,
     counters: Box<[String]>,
     meters: Box<[String]>,
+    /// By table; empty: it has none.
+    direct_meters: Box<[String]>,
+    profiles: Box<[String]>,
     /// The matches of entries that packets have hit, encoded, by table and entry. A key never changes.
     matches: HashMap<(usize, u64), Box<[u8]>>,
 }
@@ -48,6 +51,18 @@ fn put_named(message: &mut Message<'_>, field: u32, name: &str, value: &Value<'_
         named.text(1, name);
         named.hex(2, value.bytes());
     });
+}
+
+/// A name, and the values of its parts.
+fn put_parts<'v>(
+    message: &mut Message<'_>,
+    named: &Named,
+    values: impl Iterator<Item = Value<'v>>,
+) {
+    message.text(1, &named.name);
+    for (name, value) in named.parts.iter().zip(values) {
+        put_named(message, 2, name, &value);
+    }
 }
 
 /// A match as simple_switch_CLI takes it; nothing for any value.
@@ -95,12 +110,19 @@ impl Encoder {
         let registers = pipeline.registers().iter().map(|array| array.name.clone());
         let counters = pipeline.counters().iter().map(|array| array.name.clone());
         let meters = pipeline.meters().iter();
+        let direct_meters = pipeline.tables().iter().map(|table| {
+            let meter = table.direct_meter.as_ref();
+            meter.map_or_else(String::new, |meter| meter.name.clone())
+        });
+        let profiles = pipeline.profiles().iter();
         Self {
             tables: tables.collect(),
             actions: actions.collect(),
             registers: registers.collect(),
             counters: counters.collect(),
             meters: meters.map(|(array, _)| array.name.clone()).collect(),
+            direct_meters: direct_meters.collect(),
+            profiles: profiles.map(|profile| profile.name.clone()).collect(),
             matches: HashMap::new(),
         }
     }
@@ -109,12 +131,20 @@ impl Encoder {
     pub(super) fn event(out: &mut Vec<u8>, event: &Event) {
         let mut tree = Message::new(out);
         tree.message(EVENTS, |of| match event {
-            Event::Enqueue { port, at_ns, hold } => of.message(24, |m| {
+            Event::Enqueue {
+                port,
+                at_ns,
+                hold,
+                depth,
+            } => of.message(24, |m| {
                 m.number(1, (*port).into());
                 m.number(2, *at_ns);
                 if let Some(hold) = hold {
                     m.message(3, |m| put_hold(m, hold));
                 }
+                m.number(4, depth.qid.into());
+                m.number(5, depth.enq_qdepth.into());
+                m.number(6, depth.backlog_bytes);
             }),
             Event::Dequeue {
                 port,
@@ -125,6 +155,7 @@ impl Encoder {
                 m.number(2, *start_ns);
                 m.number(3, *enqueued_ns);
             }),
+            Event::EcnMark => of.message(30, |_| {}),
             Event::Reenter {
                 instance_type,
                 at_ns,
@@ -156,9 +187,14 @@ impl Encoder {
             }),
             Step::ParserError(name) => of.message(4, |m| m.text(1, name)),
             Step::ChecksumError => of.message(5, |_| {}),
-            Step::Condition { name, holds } => of.message(6, |m| {
+            Step::Condition {
+                name,
+                source,
+                holds,
+            } => of.message(6, |m| {
                 m.text(1, name);
                 m.number(2, (*holds).into());
+                put_source(m, 3, *source);
             }),
             Step::Table {
                 table,
@@ -166,30 +202,28 @@ impl Encoder {
                 entry,
                 handle,
             } => of.message(7, |m| {
-                let Some(named) = self.tables.get(*table) else {
-                    return debug_assert!(false, "no name of table {table}");
-                };
-                m.text(1, &named.name);
-                for (name, value) in named.parts.iter().zip(key.iter()) {
-                    put_named(m, 2, name, &value);
-                }
-                if let Some(entry) = entry {
-                    m.number(3, 1);
-                    m.encoded(matches(&mut self.matches, *table, &named.parts, entry));
-                }
-                if let Some(handle) = handle {
-                    m.optional_number(6, (*handle).into());
-                }
+                self.put_lookup(m, *table, key, entry.as_ref(), *handle)
             }),
+            Step::DirectMeter { table, colour } => of.message(29, |m| {
+                m.text(1, name(&self.direct_meters, *table));
+                m.optional_number(2, *colour);
+            }),
+            Step::Member {
+                profile,
+                group,
+                member,
+            } => self.put_member(of, *profile, [Some(*member), *group, None]),
+            Step::OneShot { profile, action } => {
+                self.put_member(of, *profile, [None, None, Some(*action)]);
+            }
             Step::EmptyGroup => of.message(8, |_| {}),
-            Step::Action { action, args } => of.message(9, |m| {
-                let Some(named) = self.actions.get(*action) else {
-                    return debug_assert!(false, "no name of action {action}");
-                };
-                m.text(1, &named.name);
-                for (name, value) in named.parts.iter().zip(args.iter()) {
-                    put_named(m, 2, name, &value);
-                }
+            Step::Action { action, args } => of.message(9, |m| match self.actions.get(*action) {
+                Some(named) => put_parts(m, named, args.iter()),
+                None => debug_assert!(false, "no name of action {action}"),
+            }),
+            Step::Primitive { op, source } => of.message(27, |m| {
+                m.text(1, op);
+                put_source(m, 2, *source);
             }),
             Step::RegisterRead {
                 register,
@@ -235,6 +269,39 @@ impl Encoder {
         });
     }
 
+    fn put_lookup(
+        &mut self,
+        message: &mut Message<'_>,
+        table: usize,
+        key: &KeyValues<'_>,
+        entry: Option<&MatchingEntry<'_>>,
+        handle: Option<u32>,
+    ) {
+        let Some(named) = self.tables.get(table) else {
+            return debug_assert!(false, "no name of table {table}");
+        };
+        put_parts(message, named, key.iter());
+        if let Some(entry) = entry {
+            message.number(3, 1);
+            message.encoded(matches(&mut self.matches, table, &named.parts, entry));
+        }
+        if let Some(handle) = handle {
+            message.optional_number(6, handle.into());
+        }
+    }
+
+    /// A message `ChosenMember`: the ids of the member and of its group, or a place in a one-shot set.
+    fn put_member(&self, event: &mut Message<'_>, profile: usize, chosen: [Option<u32>; 3]) {
+        event.message(28, |m| {
+            m.text(1, name(&self.profiles, profile));
+            for (field, number) in (2..).zip(chosen) {
+                if let Some(number) = number {
+                    m.optional_number(field, number.into());
+                }
+            }
+        });
+    }
+
     fn put_access(
         &self,
         message: &mut Message<'_>,
@@ -272,6 +339,17 @@ fn matches<'m>(
         message.number(5, u64::from(priority.unsigned_abs()));
         out.into()
     })
+}
+
+/// A message `SourceInfo`, if the program has the place.
+fn put_source(message: &mut Message<'_>, field: u32, source: Option<&SourceInfo>) {
+    if let Some(source) = source {
+        message.message(field, |m| {
+            m.text(1, &source.filename);
+            m.number(2, source.line.into());
+            m.text(3, &source.source_fragment);
+        });
+    }
 }
 
 fn put_stage(message: &mut Message<'_>, stage: Stage, direction: u64) {

@@ -3,6 +3,17 @@
 use traffic_manager::hold::Hold;
 use v1model::InstanceType;
 
+/// What a packet finds in the queue that it goes to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Depth {
+    /// The egress queue; 0 for a held packet and on a port without egress queues.
+    pub(crate) qid: u8,
+    /// `standard_metadata.enq_qdepth`: packets.
+    pub(crate) enq_qdepth: u32,
+    /// Bytes of layer 2 + FCS in the class, the egress queue or the FIFO.
+    pub(crate) backlog_bytes: u64,
+}
+
 /// An act of the switch itself on a packet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Event {
@@ -14,6 +25,8 @@ pub(crate) enum Event {
         at_ns: u64,
         /// The departure time that the traffic manager keeps.
         hold: Option<Hold>,
+        /// What waits there.
+        depth: Depth,
     },
     /// The packet's turn at its port has come.
     Dequeue {
@@ -24,6 +37,8 @@ pub(crate) enum Event {
         /// When it was queued.
         enqueued_ns: u64,
     },
+    /// The packet's queue sets CE in its IP header.
+    EcnMark,
     /// The packet enters ingress again.
     Reenter {
         /// As what.

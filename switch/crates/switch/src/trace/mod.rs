@@ -17,7 +17,7 @@ pub(crate) use collector::Collector;
 pub use collector::{
     Receiver, TooManyWatches, WATCH_BURST, WATCH_TRACES_PER_S, WATCHES_MAX, WatchId, WatchOptions,
 };
-pub(crate) use event::Event;
+pub(crate) use event::{Depth, Event};
 pub use filter::{FilterError, INSTRUCTIONS_MAX, Instruction, PacketFilter};
 pub(crate) use tracer::{Traced, Tracer};
 pub use tree::{Branch, ForkReason, Outcome, PacketTrace};

@@ -106,6 +106,7 @@ fn node_labels(
     let conditions = p.conditionals.iter().zip(inverted);
     labels.extend(conditions.map(|(k, is_inverted)| NodeLabel::Condition {
         name: k.name.clone(),
+        source: k.source_info.clone(),
         is_inverted: *is_inverted,
     }));
     for k in &p.action_calls {

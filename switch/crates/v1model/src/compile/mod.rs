@@ -153,17 +153,19 @@ impl Parts {
             .iter()
             .map(|h| kinds[h.kind].max_bytes());
         let written = intrinsics::always_changed(layout, self.intrinsics, &self.objects);
+        let (constant_base, param_base) = (c.constant_base(), c.param_base());
         let labels = Labels {
             states: self.parser.names.into(),
             headers: HeaderLabel::all(layout),
             nodes: self.controls.labels.into(),
+            primitives: c.primitives.into(),
             errors: self.error_names.into(),
             ids: self.ids.into(),
         };
         Program {
             labels: Box::new(labels),
-            constant_base: c.constant_base(),
-            param_base: c.param_base(),
+            constant_base,
+            param_base,
             constants: c.constants.into(),
             ops: c.ops.into(),
             messages: c.messages.into(),

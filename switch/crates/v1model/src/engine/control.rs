@@ -114,6 +114,7 @@ impl<E: Externs> Machine<'_, E> {
         if let Some(table) = self.tables.get_mut(index) {
             update_direct(table, hit, ctx, self.now_ns);
         }
+        self.report_direct_meter(ctx, index, hit);
         self.chosen(ctx, index, hit)
     }
 
@@ -124,24 +125,26 @@ impl<E: Externs> Machine<'_, E> {
             return Chosen::Fault;
         };
         let entry = hit.map(|hit| table.entry(hit.id));
+        let report = |step: Step<'_>| self.report(step);
         let call = match entry.map(|entry| entry.map(|entry| &entry.target)) {
             Some(Some(Target::Call(call))) => Some((call.local(), call.args())),
-            Some(Some(target)) => match choose(self.program, self.profiles, table, target, ctx) {
-                Some(Choice::Call(local, args)) => Some((local, args)),
-                Some(Choice::EmptyGroup) => {
-                    self.report(Step::EmptyGroup);
-                    None
-                }
-                None => return Chosen::Fault,
-            },
-            Some(None) => return Chosen::Fault,
-            None => match &table.default.indirect {
-                None => table.default.call.as_ref().map(|c| (c.local(), c.args())),
-                Some(target) => match choose(self.program, self.profiles, table, target, ctx) {
+            Some(Some(target)) => {
+                match choose(self.program, self.profiles, table, target, ctx, report) {
                     Some(Choice::Call(local, args)) => Some((local, args)),
                     Some(Choice::EmptyGroup) => None,
                     None => return Chosen::Fault,
-                },
+                }
+            }
+            Some(None) => return Chosen::Fault,
+            None => match &table.default.indirect {
+                None => table.default.call.as_ref().map(|c| (c.local(), c.args())),
+                Some(target) => {
+                    match choose(self.program, self.profiles, table, target, ctx, report) {
+                        Some(Choice::Call(local, args)) => Some((local, args)),
+                        Some(Choice::EmptyGroup) => None,
+                        None => return Chosen::Fault,
+                    }
+                }
             },
         };
         // A miss without a default action, or an empty group.
@@ -258,16 +261,18 @@ enum Choice<'t> {
     EmptyGroup,
 }
 
-/// The choice at an entry that names a member, a group or a one-shot set. `None` if something that it
-/// names does not exist, which cannot happen.
+/// The choice at an entry that names a member, a group or a one-shot set; reports it. `None` if something
+/// that it names does not exist, which cannot happen.
 fn choose<'t>(
     program: &Program,
     profiles: &'t [Profile],
     table: &'t Table,
     target: &'t Target,
     ctx: &mut Context,
+    report: impl Fn(Step<'_>),
 ) -> Option<Choice<'t>> {
-    let profile = profiles.get(table.spec.profile?)?;
+    let number = table.spec.profile?;
+    let profile = profiles.get(number)?;
     let mut pick = |from: &[u32]| -> Option<u32> {
         let size = u32::try_from(from.len()).ok()?;
         let calculation = program.calculations.get(profile.calculation?)?;
@@ -276,23 +281,36 @@ fn choose<'t>(
         let index = (hash as u32).checked_rem(size)?;
         from.get(index as usize).copied()
     };
-    let member = match target {
+    let (group, member) = match target {
         Target::Call(call) => return Some(Choice::Call(call.local(), call.args())),
         Target::OneShot(set) => {
             if set.spread.is_empty() {
+                report(Step::EmptyGroup);
                 return Some(Choice::EmptyGroup);
             }
-            let call = set.calls.get(pick(&set.spread)? as usize)?;
+            let action = pick(&set.spread)?;
+            let call = set.calls.get(action as usize)?;
+            report(Step::OneShot {
+                profile: number,
+                action,
+            });
             return Some(Choice::Call(call.local(), call.args()));
         }
-        Target::Member(at) => profile.member(*at)?,
+        Target::Member(at) => (None, profile.member(*at)?),
         Target::Group(at) => {
-            let spread = profile.group(*at)?;
-            if spread.is_empty() {
+            let group = profile.group(*at)?;
+            if group.spread.is_empty() {
+                report(Step::EmptyGroup);
                 return Some(Choice::EmptyGroup);
             }
-            profile.member(pick(spread)?)?
+            let member = profile.member(pick(&group.spread)?)?;
+            (Some(group.given.id), member)
         }
     };
+    report(Step::Member {
+        profile: number,
+        group,
+        member: member.id,
+    });
     Some(Choice::Call(table.local(member.action)?, &member.args))
 }

@@ -32,6 +32,7 @@ impl<E: Externs> Machine<'_, E> {
                 let Some(op) = ops.get(pc as usize) else {
                     return Outcome::Done;
                 };
+                self.report_primitive(pc);
                 pc += 1;
                 macro_rules! two {
                     ($d:expr, $a:expr, $b:expr, $f:expr) => {

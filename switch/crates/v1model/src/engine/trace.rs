@@ -59,15 +59,34 @@ impl<E: Externs> Machine<'_, E> {
         }
     }
 
+    /// Reports a primitive, if one begins at this address.
+    #[inline]
+    pub(super) fn report_primitive(&self, address: u32) {
+        if E::STEPS
+            && let Some(primitive) = self.program.labels.primitive_at(address)
+        {
+            self.externs.step(Step::Primitive {
+                op: &primitive.op,
+                source: primitive.source.as_ref(),
+            });
+        }
+    }
+
     /// Reports a condition. `taken`: the node's test holds.
     #[inline]
     pub(super) fn report_condition(&self, node: u32, taken: bool) {
         if E::STEPS
-            && let Some(NodeLabel::Condition { name, is_inverted }) =
-                self.program.labels.nodes.get(node as usize)
+            && let Some(NodeLabel::Condition {
+                name,
+                source,
+                is_inverted,
+            }) = self.program.labels.nodes.get(node as usize)
         {
-            let holds = taken != *is_inverted;
-            self.externs.step(Step::Condition { name, holds });
+            self.externs.step(Step::Condition {
+                name,
+                source: source.as_ref(),
+                holds: taken != *is_inverted,
+            });
         }
     }
 
@@ -111,6 +130,21 @@ impl<E: Externs> Machine<'_, E> {
                 key: KeyValues::new(&table.spec.parts, &ctx.phv),
                 entry: entry.map(MatchingEntry),
                 handle: entry.and_then(|entry| table.handle_of(entry)),
+            });
+        }
+    }
+
+    /// Reports the colour that the direct meter of the entry, or of the default entry, has given.
+    #[inline]
+    pub(super) fn report_direct_meter(&self, ctx: &Context, index: usize, hit: Option<Hit>) {
+        if E::STEPS
+            && let Some(table) = self.tables.get(index)
+            && let Some(meter) = table.spec.meter
+            && (hit.is_some() || table.default.direct.is_configured())
+        {
+            self.externs.step(Step::DirectMeter {
+                table: index,
+                colour: ctx.phv[meter.slot as usize],
             });
         }
     }

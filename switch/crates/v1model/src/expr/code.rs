@@ -6,6 +6,7 @@ use crate::layout::{Field, Layout};
 use crate::message::Message;
 use crate::ops::{Code, Op, Written};
 use crate::slot::{Changes, RESHAPED, Slot};
+use crate::trace::PrimitiveLabel;
 use crate::wide::limbs;
 use std::collections::HashMap;
 
@@ -36,6 +37,8 @@ pub(crate) struct Compiler<'a> {
     pub registers: HashMap<String, (u16, u32)>,
     /// Messages that the program logs.
     pub messages: Vec<Message>,
+    /// The primitives of the code so far.
+    pub primitives: Vec<PrimitiveLabel>,
     known: Known,
 }
 
@@ -58,6 +61,7 @@ impl<'a> Compiler<'a> {
             params: Vec::new(),
             registers: HashMap::new(),
             messages: Vec::new(),
+            primitives: Vec::new(),
             known: Known::default(),
         }
     }

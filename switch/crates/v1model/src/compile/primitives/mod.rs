@@ -20,6 +20,7 @@ use crate::error::{At, LoadResult, refuse};
 use crate::expr::Compiler;
 use crate::model::Primitive;
 use crate::ops::{Code, Op};
+use crate::trace::PrimitiveLabel;
 use jump::Jumps;
 use params::Params;
 
@@ -35,7 +36,8 @@ pub(super) fn primitives(
     let branches = list.iter().any(|p| p.op.starts_with("_jump"));
     let mut jumps = Jumps::default();
     for (i, p) in list.iter().enumerate() {
-        jumps.begin_primitive(c.here());
+        let first = c.here();
+        jumps.begin_primitive(first);
         // Any of them may be where a jump goes to.
         if i == 0 || branches {
             c.free_temps();
@@ -43,6 +45,13 @@ pub(super) fn primitives(
             c.next_statement();
         }
         primitive(c, objects, p, &mut jumps).at(|| format!("primitive {i} ('{}')", p.op))?;
+        if c.here() > first {
+            c.primitives.push(PrimitiveLabel {
+                start: first,
+                op: p.op.clone(),
+                source: p.source_info.clone(),
+            });
+        }
     }
     jumps.resolve(c)?;
     Ok(c.since(start))
