@@ -486,16 +486,24 @@ $(PACKAGE_SWITCH): $(SWITCH_SOURCES) $(DESCRIPTORS)
 	@cd switch && $(PACKAGE_CARGO) cargo build --release --locked --bin pacing_switch
 	@touch $@
 
+# What the packages are built of, as it is before the build: a file that changes meanwhile counts as changed
+# afterwards.
+PACKAGE_SOURCES = $(BUILD)/package/$@.sources
+NOTE_SOURCES = mkdir -p $(BUILD)/package && packaging/sources >$(PACKAGE_SOURCES)
+KEEP_SOURCES = mv $(PACKAGE_SOURCES) $(BUILD)/$@/SOURCES
+
 .PHONY: deb
 deb:
 	@tools/bootstrap deb
+	@$(NOTE_SOURCES)
 	@$(MAKE) venv $(PACKAGE_SWITCH)
 	@lab/build
 	@packaging/deb $(PYTHON) $(PACKAGE_SWITCH) "$$(lab/build --print)"
+	@$(KEEP_SOURCES)
 
 .PHONY: test-deb
 test-deb:
-	@test -e $(BUILD)/deb/SHA256SUMS || $(MAKE) deb
+	@packaging/sources --check $(BUILD)/deb || $(MAKE) deb
 	@tests/packages/deb
 	@$(if $(filter-out 0,$(AGAIN)),tests/packages/again deb)
 
@@ -510,24 +518,28 @@ $(RELEASE_TOOLS)/.stamp: requirements-release.lock | packages
 .PHONY: wheel
 wheel: $(RELEASE_TOOLS)/.stamp $(DESCRIPTORS)
 	@echo "building the wheel (about 5 min the first time)"
+	@$(NOTE_SOURCES)
 	@$(PACKAGE_CARGO) packaging/wheel $(RELEASE_TOOLS)
+	@$(KEEP_SOURCES)
 
 .PHONY: test-wheel
 test-wheel: venv
 	@tools/bootstrap deb
-	@test -e $(BUILD)/wheel/SHA256SUMS || $(MAKE) wheel
+	@packaging/sources --check $(BUILD)/wheel || $(MAKE) wheel
 	@tests/packages/wheel $(PYTHON)
 	@$(if $(filter-out 0,$(AGAIN)),tests/packages/again wheel)
 
 .PHONY: image
 image: $(RELEASE_TOOLS)/.stamp
 	@tools/bootstrap deb
-	@test -e $(BUILD)/deb/p4-pspacer_$$(packaging/version)_amd64.deb || $(MAKE) deb
+	@packaging/sources --check $(BUILD)/deb || $(MAKE) deb
+	@$(NOTE_SOURCES)
 	@packaging/image/build $(RELEASE_TOOLS)
+	@$(KEEP_SOURCES)
 
 .PHONY: test-image
 test-image:
-	@test -e $(BUILD)/image/SHA256SUMS || $(MAKE) image
+	@packaging/sources --check $(BUILD)/image || $(MAKE) image
 	@tests/packages/image
 	@$(if $(filter-out 0,$(AGAIN)),tests/packages/again image)
 

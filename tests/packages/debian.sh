@@ -9,6 +9,12 @@ log=$scratch/test-$name.log
 say() { printf 'tests/packages: %s\n' "$*" >&2; }
 not_run() { say "not run: $*"; exit 77; }
 
+# The packages that are tested have to be there, and built of what is in this checkout.
+need_packages() {
+    "$top/packaging/sources" --check "$top/build/$name" ||
+        not_run "build/$name has no packages of these sources: make $name"
+}
+
 # Makes the new Debian: `apt` and what it needs, and the packages that are named.
 make_debian() {
     local IFS=,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import re
+import shutil
 import subprocess
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,90 @@ def test_the_image_has_what_the_page_says() -> None:
     installed = re.search(r"apt-get .* /srv/\*\.deb (.*)", (folder / "install").read_text())
     assert installed is not None
     assert {"iperf", "iperf3"} <= set(installed[1].split())
+
+
+def test_packages_of_other_sources_are_noticed(tmp_path: Path) -> None:
+    """A changed, new or removed file, or a commit, makes packages stale; a test does not."""
+    checkout, built = tmp_path / "checkout", tmp_path / "built"
+    for folder in (checkout / "packaging", checkout / "switch", checkout / "tests", built):
+        folder.mkdir(parents=True)
+    sources = shutil.copy(ROOT / "packaging" / "sources", checkout / "packaging")
+    file = checkout / "switch" / "a.rs"
+    file.write_text("1")
+
+    def git(*words: str) -> None:
+        settings = [
+            "user.name=test",
+            "user.email=test@p4-pspacer.invalid",
+            "core.hooksPath=/dev/null",
+        ]
+        given = [word for setting in settings for word in ("-c", setting)]
+        subprocess.run(["git", "-C", str(checkout), *given, *words], check=True)
+
+    def build() -> None:
+        digest = subprocess.run([sources], check=True, capture_output=True, text=True).stdout
+        (built / "SOURCES").write_text(digest)
+
+    def is_fresh() -> bool:
+        return subprocess.run([sources, "--check", str(built)]).returncode == 0
+
+    git("init", "--quiet")
+    git("add", ".")
+    git("commit", "--quiet", "--message", "one")
+    assert not is_fresh()
+    build()
+    assert is_fresh()
+    changes: list[Callable[[], object]] = [
+        lambda: file.write_text("2"),
+        lambda: (checkout / "switch" / "b.rs").write_text(""),
+        file.unlink,
+        lambda: git("commit", "--quiet", "--allow-empty", "--message", "two"),
+    ]
+    for change in changes:
+        change()
+        assert not is_fresh()
+        build()
+        assert is_fresh()
+    (checkout / "tests" / "test_a.py").write_text("")
+    assert is_fresh()
+
+
+def within_limit(settings: str, work: str) -> subprocess.CompletedProcess[str]:
+    """Run the check of the trials on some work."""
+    script = f". {ROOT}/tests/packages/limits.sh; {settings}; begin; {work}; within_limit work"
+    command = ["bash", "-euo", "pipefail", "-c", script]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "work", "refused"),
+    [
+        ("limit_s=60", "sleep 0.1", ""),
+        # Of processor time, whatever else runs.
+        (
+            "limit_s=0.1 others_share=-1",
+            "awk 'BEGIN { while (i++ < 30000000); }'",
+            "processor time, more",
+        ),
+        # On the clock, while the machine does nothing else.
+        ("limit_s=0.1 others_share=1", "sleep 0.2", "more than 0.1 s"),
+        ("limit_s=0.1 others_share=-1", "sleep 0.2", ""),
+    ],
+)
+def test_a_trial_that_takes_too_long_fails(settings: str, work: str, refused: str) -> None:
+    result = within_limit(settings, work)
+    assert result.returncode == bool(refused), result
+    assert refused in result.stdout
+
+
+def test_the_limit_is_the_documented_one() -> None:
+    limit = re.search(
+        r"^limit_s=(\d+)$", (ROOT / "tests/packages/limits.sh").read_text(), re.MULTILINE
+    )
+    assert limit is not None
+    assert f"at most {limit[1]} s on an idle machine" in INSTALL
+    for trial in ("deb-trial", "wheel-trial", "image-trial"):
+        assert "\nwithin_limit " in (ROOT / "tests" / "packages" / trial).read_text(), trial
 
 
 @pytest.mark.parametrize("name", ["run.py", "tests/router.py"])
