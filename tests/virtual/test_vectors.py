@@ -35,7 +35,7 @@ from virtual_switch import REPOSITORY, Port, VirtualRun, gap_frames_of, run, sta
 
 ALL_VECTORS = sorted((REPOSITORY / "tests" / "vectors").rglob("*.json"))
 FLOW_VECTORS = [path for path in ALL_VECTORS if path.parent.name == "flows"]
-OTHERS = ("flows", "sharing", "burstiness", "queues")
+OTHERS = ("flows", "sharing", "burstiness", "queues", "switch-buffer")
 VECTORS = [path for path in ALL_VECTORS if path.parent.name not in OTHERS]
 # Class 0 of a vector is "unpaced": the port's FIFO, and the program's default class.
 FIRST_PORT, SECOND_PORT = 1, 2
