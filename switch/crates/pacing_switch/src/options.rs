@@ -44,9 +44,9 @@ pub struct Options {
     #[arg(value_name = "PROGRAM.json")]
     pub program: Option<PathBuf>,
 
-    /// Port: PORT@INTERFACE[,rate=RATE][,counts=wire|layer2][,fifo=SIZE][,delay=TIME][,gaps=MODE]
-    /// [,queues=N][,scheduler=ORDER][,buffer=SIZE|switch][,aqm=AQM][,qK.SETTING][,driver=DRIVER][,departures=BY][,ring=FRAMES]
-    /// [,offload=on|off].
+    /// Port: PORT@INTERFACE[,rate=RATE][,counts=wire|layer2] [,fifo=SIZE][,delay=TIME][,gaps=MODE]
+    /// [,queues=N][,scheduler=ORDER][,buffer=SIZE|switch] [,aqm=AQM][,qK.SETTING][,driver=DRIVER]
+    /// [,departures=BY][,ring=FRAMES][,offload=on|off].
     /// rate: line rate (500mbit). Default: none, frames take no time.
     /// counts: whether the rate counts the whole frame on the wire or layer-2 bytes with FCS (default
     /// wire).
