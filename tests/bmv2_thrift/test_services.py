@@ -350,7 +350,7 @@ def test_events_of_packets_are_published_while_somebody_has_subscribed(tmp_path:
         p4runtime.push()
         with subscribed(address) as stream:
             p4runtime.packet_out(bytes(60), egress_port=510)
-            messages = []
+            messages: list[tuple[int, bytes]] = []
             while not messages or messages[-1][0] != PACKET_OUT:
                 message = message_of(stream)
                 kind, device, context, _, packet, copy = struct.unpack("=iQIQQQ", message[:40])
