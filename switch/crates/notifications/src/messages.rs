@@ -39,7 +39,8 @@ pub fn learning_message(device_id: u64, list: &DigestList) -> Vec<u8> {
 }
 
 /// Idle entries, a message for each table: context, buffer, table and number of entries, then the handles of
-/// the entries. `buffer` is the number of the next message. An entry without a handle is left out.
+/// the entries. The entries of a table come one after another. `buffer` is the number of the next message. An
+/// entry without a handle is left out.
 pub fn ageing_messages(device_id: u64, buffer: &mut u64, entries: &[IdleEntry]) -> Vec<Vec<u8>> {
     let mut messages = Vec::new();
     for of_table in entries.chunk_by(|one, next| one.json_id == next.json_id) {

@@ -313,6 +313,7 @@ impl P4Runtime for Service {
             )?;
             let what = "set the forwarding pipeline config";
             shared.check_role(&request.role, Scope::may_set_pipeline, what)?;
+            shared.note_writer(client, &request.role, request.election_id.as_ref());
             pipeline_config::set(&shared, &mut state, request.action, request.config).await
         });
         task.await

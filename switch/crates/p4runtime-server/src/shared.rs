@@ -245,19 +245,29 @@ impl Shared {
         role: &str,
         election_id: Option<&p4::Uint128>,
     ) -> Result<Changing<'_>, Status> {
-        let mut sessions = self.sessions();
+        let sessions = self.sessions();
         let standing = client.standing;
         self.counted(
             sessions
                 .arbitration
                 .check_primary(standing, device_id, role, election_id),
         )?;
-        // A primary has an election id.
-        let election_id = election_id.map_or(0, election_value);
-        sessions.writers.note(role, election_id, client.address);
         // Set under the lock of the sessions, so that a primary chosen from now on sees it.
         self.changing.send_replace(Some(role.to_owned()));
         Ok(Changing(&self.changing))
+    }
+
+    /// Notes whose change was accepted, once it has begun and its role may make it.
+    pub(crate) fn note_writer(
+        &self,
+        client: Client,
+        role: &str,
+        election_id: Option<&p4::Uint128>,
+    ) {
+        // A primary has an election id.
+        let election_id = election_id.map_or(0, election_value);
+        let mut sessions = self.sessions();
+        sessions.writers.note(role, election_id, client.address);
     }
 
     /// Waits until the change that is under way has ended, if it is by a primary of a role that is

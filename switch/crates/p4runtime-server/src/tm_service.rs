@@ -95,6 +95,7 @@ impl pacer::traffic_manager_server::TrafficManager for TrafficManagerService {
             )?;
             let what = "change the settings of ports";
             shared.check_role(&request.role, Scope::may_set_ports, what)?;
+            shared.note_writer(client, &request.role, election_id.as_ref());
             executor::with(&*shared.executor, move |switch| set_port(switch, &request)).await?
         });
         let port = task

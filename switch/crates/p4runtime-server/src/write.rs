@@ -196,6 +196,7 @@ pub(crate) async fn run(
             &request.role,
             request.election_id.as_ref(),
         )?;
+        shared.note_writer(client, &request.role, request.election_id.as_ref());
         write(&shared, &mut state, request).await
     });
     task.await

@@ -388,7 +388,7 @@ fn trains_that_find_no_room_are_counted() {
 fn frames_beyond_the_kernels_room_wait_in_the_port() {
     const TEST: &str = "frames_beyond_the_kernels_room_wait_in_the_port";
     in_namespace(TEST, || {
-        let shape = "qdisc replace dev va root tbf rate 50mbit burst 5k limit 10m";
+        let shape = "qdisc replace dev va root tbf rate 10mbit burst 5k limit 10m";
         if !succeeds("tc", shape) {
             common::not_run(TEST, "needs tc and the discipline tbf");
             return;

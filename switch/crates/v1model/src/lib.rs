@@ -51,6 +51,7 @@ mod program;
 mod rows;
 mod saved;
 mod slot;
+mod source_info;
 mod state;
 mod table;
 mod trace;
@@ -70,6 +71,5 @@ pub use hash::CrcParameters;
 pub use json_ids::JsonIds;
 pub use pipeline::Pipeline;
 pub use saved::{SavedArray, SavedEntry, SavedMeter};
-pub use trace::{
-    ArgumentValues, HeaderValues, KeyValues, MatchingEntry, SourceInfo, Stage, Step, Value,
-};
+pub use source_info::SourceInfo;
+pub use trace::{ArgumentValues, HeaderValues, KeyValues, MatchingEntry, Stage, Step, Value};

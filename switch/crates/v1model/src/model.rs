@@ -4,7 +4,7 @@
 //! objects stay JSON values until their context is known.
 
 use crate::error::{LoadError, LoadResult, refuse};
-use crate::trace::SourceInfo;
+use crate::source_info::SourceInfo;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;

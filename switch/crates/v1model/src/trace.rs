@@ -6,9 +6,9 @@ use crate::entries::EntryKey;
 use crate::json_ids::JsonIds;
 use crate::layout::{FieldType, Layout};
 use crate::slot::Slot;
+use crate::source_info::SourceInfo;
 use crate::table::{Entry, KeyPart};
 use crate::wide::limbs;
-use serde::Deserialize;
 use std::fmt;
 use std::sync::Arc;
 use traffic_manager::hold::Hold;
@@ -37,18 +37,6 @@ impl Stage {
             Self::Deparser => "deparser",
         }
     }
-}
-
-/// A place in the text of a program, as BMv2 JSON has it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct SourceInfo {
-    /// The file.
-    pub filename: String,
-    /// The line, from 1.
-    pub line: u32,
-    /// The text there, as far as p4c quotes it.
-    pub source_fragment: String,
 }
 
 /// A step of a packet. Objects that the control plane knows have their indices

@@ -42,6 +42,7 @@ impl RealTime {
             if taken % RECEIVE_BATCH == 0 {
                 self.switch.poll(until_ns, &mut self.links);
                 self.links.flush();
+                self.links.hold_lines(&mut self.switch, until_ns);
             }
         }
         self.frames_left = true;

@@ -185,10 +185,11 @@ impl Links {
                 link.starts = Some(STARTS_MIN);
                 switch.limit_starts(link.number, Some(0), now_ns);
             } else if let Some(starts) = link.starts.filter(|_| grants) {
-                let statistics = switch.traffic_manager().port_statistics(link.number);
-                let waits = is_up && statistics.is_some_and(|port| port.queued_packets > 0);
-                link.starts = waits.then_some((starts * 2).min(STARTS_MAX));
-                switch.limit_starts(link.number, waits.then_some(starts), now_ns);
+                // A line that does not use its starts up is slower than its interface again.
+                let left = switch.traffic_manager().starts_left(link.number);
+                let is_limited = is_up && left == Some(0);
+                link.starts = is_limited.then_some((starts * 2).min(STARTS_MAX));
+                switch.limit_starts(link.number, is_limited.then_some(starts), now_ns);
             }
         }
         self.slow = self
@@ -196,7 +197,11 @@ impl Links {
             .iter()
             .filter(|link| link.starts.is_some())
             .count();
-        self.grant_ns
+        if self.slow == 0 {
+            u64::MAX
+        } else {
+            self.grant_ns
+        }
     }
 
     /// Offers the kernel again the frames that it did not take, if it is time. Returns the time of the

@@ -188,12 +188,12 @@ impl RealTime {
             }
             now_ns = self.receive(now_ns);
             self.links.flush();
-            let retry_ns = self.links.flush_stuck(now_ns);
-            let grant_ns = self.links.hold_lines(&mut self.switch, now_ns);
             if let Some(traces) = &mut self.traces {
                 traces.hand_over(&mut self.switch);
             }
             now_ns = self.leave_a_share(began_ns, now_ns);
+            let retry_ns = self.links.flush_stuck(now_ns);
+            let grant_ns = self.links.hold_lines(&mut self.switch, now_ns);
             let poll_at_ns = self.switch.poll_at_ns().unwrap_or(u64::MAX);
             let deadline_ns = if has_jobs {
                 now_ns

@@ -174,6 +174,12 @@ impl<P> TrafficManager<P> {
         Ok(())
     }
 
+    /// The packets that may still start on a port ([`limit_starts`](Self::limit_starts)).
+    #[must_use]
+    pub fn starts_left(&self, port: u16) -> Option<u32> {
+        self.port(port)?.starts_left
+    }
+
     /// Limits the packets that start on a port until the next call, for an interface that is slower than its
     /// line. With 0 the line is held until the next call, whose `now_ns` is when it is free: meanwhile packets
     /// wait in the port's queues, up to their limits. `None`, as at the beginning: no limit.

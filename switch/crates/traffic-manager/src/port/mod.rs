@@ -105,7 +105,7 @@ pub(crate) struct Port<P> {
     /// Serial number of the start that waits for its token.
     pub(crate) pending: Option<u64>,
     /// Packets that may still start; `None`: any number ([`crate::TrafficManager::limit_starts`]).
-    starts_left: Option<u32>,
+    pub(crate) starts_left: Option<u32>,
     /// The line is free from here on.
     free_at: Q24,
     /// The last packet left the line; `None` before the first.

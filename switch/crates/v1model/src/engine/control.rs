@@ -126,25 +126,18 @@ impl<E: Externs> Machine<'_, E> {
         };
         let entry = hit.map(|hit| table.entry(hit.id));
         let report = |step: Step<'_>| self.report(step);
-        let call = match entry.map(|entry| entry.map(|entry| &entry.target)) {
-            Some(Some(Target::Call(call))) => Some((call.local(), call.args())),
-            Some(Some(target)) => {
-                match choose(self.program, self.profiles, table, target, ctx, report) {
-                    Some(Choice::Call(local, args)) => Some((local, args)),
-                    Some(Choice::EmptyGroup) => None,
-                    None => return Chosen::Fault,
-                }
-            }
+        let target = match entry {
+            Some(Some(entry)) => Some(&entry.target),
             Some(None) => return Chosen::Fault,
-            None => match &table.default.indirect {
-                None => table.default.call.as_ref().map(|c| (c.local(), c.args())),
-                Some(target) => {
-                    match choose(self.program, self.profiles, table, target, ctx, report) {
-                        Some(Choice::Call(local, args)) => Some((local, args)),
-                        Some(Choice::EmptyGroup) => None,
-                        None => return Chosen::Fault,
-                    }
-                }
+            None => table.default.indirect.as_ref(),
+        };
+        let call = match target {
+            None => table.default.call.as_ref().map(|c| (c.local(), c.args())),
+            Some(Target::Call(call)) => Some((call.local(), call.args())),
+            Some(target) => match choose(self.program, self.profiles, table, target, ctx, report) {
+                Some(Choice::Call(local, args)) => Some((local, args)),
+                Some(Choice::EmptyGroup) => None,
+                None => return Chosen::Fault,
             },
         };
         // A miss without a default action, or an empty group.
