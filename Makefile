@@ -486,7 +486,7 @@ $(PACKAGE_SWITCH): $(SWITCH_SOURCES) $(DESCRIPTORS)
 	@cd switch && $(PACKAGE_CARGO) cargo build --release --locked --bin pacing_switch
 	@touch $@
 
-# What the packages are built of, as it is before the build: a file that changes meanwhile counts as changed
+# The digest of the sources of the packages, taken before the build: a file that changes meanwhile counts as changed
 # afterwards.
 PACKAGE_SOURCES = $(BUILD)/package/$@.sources
 NOTE_SOURCES = mkdir -p $(BUILD)/package && packaging/sources >$(PACKAGE_SOURCES)

@@ -17,7 +17,7 @@ from cluster import GRPC, Node
 from tables import READ_S, channel
 
 LOOK_S = 0.5
-"""Time between two looks at a switch. What is new in it is not seen if the switch is killed."""
+"""Time between two looks at a switch. Changes since the last look are not seen if it is killed."""
 
 
 @dataclass(frozen=True)

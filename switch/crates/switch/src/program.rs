@@ -474,7 +474,7 @@ impl Environment {
         }
     }
 
-    /// What waits where a packet for `port` goes: in its class, or in its egress queue or FIFO.
+    /// The content of the queue of a packet for `port`: that of its class, its egress queue or the FIFO.
     fn depth(&self, port: u16, queue: u8, class: Option<u32>) -> Depth {
         let of_port = self.manager.port_statistics(port);
         let (packets, fifo_bytes) =

@@ -763,7 +763,7 @@ fn queues_of_all_ports_share_the_buffer_of_the_switch() {
     assert_eq!(buffered_frames(&tm), (0, 53));
 }
 
-/// What waits counts as long as its port shares the buffer.
+/// Packets that wait count as long as their port shares the buffer.
 #[test]
 fn the_buffer_of_the_switch_knows_who_shares_it() {
     let mut tm = shared();

@@ -265,7 +265,7 @@ impl VectorQueue {
     }
 }
 
-/// What has left the queues of a port.
+/// Packets that have left the queues of a port.
 #[derive(Default, Clone)]
 struct Left {
     starts: Vec<Start>,

@@ -3,7 +3,7 @@
 use traffic_manager::hold::Hold;
 use v1model::InstanceType;
 
-/// What a packet finds in the queue that it goes to.
+/// The content of a queue when a packet comes to it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Depth {
     /// The egress queue; 0 for a held packet and on a port without egress queues.
@@ -25,7 +25,7 @@ pub(crate) enum Event {
         at_ns: u64,
         /// The departure time that the traffic manager keeps.
         hold: Option<Hold>,
-        /// What waits there.
+        /// Packets and bytes that wait there.
         depth: Depth,
     },
     /// The packet's turn at its port has come.

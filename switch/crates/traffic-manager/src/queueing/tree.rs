@@ -402,7 +402,7 @@ impl Tree {
     }
 }
 
-/// What the leaves would send.
+/// The next packets of the leaves.
 #[derive(Debug)]
 pub(super) struct Heads<'a> {
     pub(super) queues: &'a [EgressQueue],
