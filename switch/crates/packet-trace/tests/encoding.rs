@@ -6,22 +6,13 @@ use std::path::Path;
 use packet_trace::{PacketTrace, to_delimited, to_json, to_lines};
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
-use switch::notification::Notification;
 use switch::trace::{self, Outcome};
-use switch::{CloneSession, Leaving, Replica, Sink, Switch, SwitchConfig};
+use switch::{CloneSession, Replica, Switch, SwitchConfig};
 use traffic_manager::{Gaps, Limits, PortConfig, RateCounts};
 
-struct Nowhere;
+mod support;
 
-impl Sink for Nowhere {
-    fn transmit(&mut self, _frame: &[u8], _leaving: Leaving) {}
-
-    fn to_controller(&mut self, _frame: &[u8]) {}
-
-    fn notify(&mut self, _notification: Notification) -> bool {
-        true
-    }
-}
+use support::Nowhere;
 
 /// SplitMix64.
 struct Random(u64);

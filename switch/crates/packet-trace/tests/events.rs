@@ -2,24 +2,15 @@
 
 use packet_trace::EventLog;
 use serde_json::Value;
-use switch::notification::Notification;
-use switch::{Leaving, Sink, Switch, SwitchConfig};
+use switch::{Switch, SwitchConfig};
 use traffic_manager::{Gaps, Limits, PortConfig, RateCounts};
+
+mod support;
+
+use support::Nowhere;
 
 const KINDS: &[u8] = include_bytes!("../../p4runtime-server/tests/programs/kinds.json");
 const RESOURCES: &[u8] = include_bytes!("../../p4runtime-server/tests/programs/resources.json");
-
-struct Nowhere;
-
-impl Sink for Nowhere {
-    fn transmit(&mut self, _frame: &[u8], _leaving: Leaving) {}
-
-    fn to_controller(&mut self, _frame: &[u8]) {}
-
-    fn notify(&mut self, _notification: Notification) -> bool {
-        true
-    }
-}
 
 /// A switch with ports 1 to 3.
 fn switch(program: &[u8]) -> Switch {

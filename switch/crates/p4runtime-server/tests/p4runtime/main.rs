@@ -253,16 +253,7 @@ async fn the_primary_of_a_role_does_not_wait_for_the_writes_of_another() {
     let request = first.request(vec![(Type::Insert, entry)]);
     let (release, write) = write_that_waits(&server, &first, request).await;
 
-    let update = p4::MasterArbitrationUpdate {
-        device_id: DEVICE,
-        role: Some(p4::Role {
-            name: "other".to_owned(),
-            ..Default::default()
-        }),
-        election_id: Some(election(1)),
-        status: None,
-    };
-    other.send(ToSwitch::Arbitration(update)).await;
+    roles::bid(&mut other, "other", None).await;
     let told = other.arbitration().await.expect("open");
     assert_eq!(code(&told), Code::Ok);
 

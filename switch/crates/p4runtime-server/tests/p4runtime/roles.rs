@@ -24,7 +24,11 @@ fn frame(src: u8) -> Vec<u8> {
 }
 
 /// Asks to be primary of a role; `None`: one without a definition.
-async fn bid(controller: &mut Controller, name: &str, limits: Option<&pacer::RoleConfig>) {
+pub(crate) async fn bid(
+    controller: &mut Controller,
+    name: &str,
+    limits: Option<&pacer::RoleConfig>,
+) {
     controller.election_id = 1;
     let update = p4::MasterArbitrationUpdate {
         device_id: DEVICE,

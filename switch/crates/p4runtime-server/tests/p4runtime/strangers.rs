@@ -13,6 +13,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 use tower_service::Service;
 
+use crate::roles::bid;
 use crate::support::{Controller, DEVICE, Server, TOKEN, election};
 
 /// A request with the token of the switch.
@@ -279,18 +280,7 @@ async fn a_wrong_token_is_refused_and_a_stranger_is_no_primary_beside_a_holder()
 async fn a_stranger_that_is_primary_of_another_role_changes_nothing_beside_a_holder() {
     let server = Server::among_strangers(ServerLimits::default()).await;
     let mut stranger = Controller::open(&server).await;
-    let update = p4::MasterArbitrationUpdate {
-        device_id: DEVICE,
-        role: Some(p4::Role {
-            name: "other".to_owned(),
-            ..Default::default()
-        }),
-        election_id: Some(election(1)),
-        status: None,
-    };
-    stranger
-        .send(p4::stream_message_request::Update::Arbitration(update))
-        .await;
+    bid(&mut stranger, "other", None).await;
     stranger.arbitration().await.expect("open");
     let mut client = TrafficManagerClient::new(server.channel().await);
     let change = pacer::SetPortRequest {
