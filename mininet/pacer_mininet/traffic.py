@@ -14,6 +14,9 @@ NS_PER_S = 1_000_000_000
 
 MTU_FRAME_BYTES = 1518
 FCS_BYTES = 4
+MTU_WIRE_BYTES = MTU_FRAME_BYTES + 20
+"""A largest frame with preamble and inter-frame gap."""
+
 GOODPUT_SHARE_OF_LINE = (1448, MTU_FRAME_BYTES)
 """Payload of a full frame (MTU 1500, TCP timestamps) over its layer-2 bytes with FCS."""
 

@@ -662,6 +662,18 @@ def test_both_bounds_of_a_share_are_those_of_the_worst_pair_of_seeds() -> None:
     assert (most["worst"], most["holds"]) == (102.02, False)
 
 
+def test_a_share_of_the_line_is_measured_against_the_fluid_share() -> None:
+    """The class may have a point more or less; with half of the line it breaks `1:3`."""
+    near = row_with("wfq 1:3", steady_paced=24.5, steady_unpaced=70.5)
+    half = row_with("wfq 1:3", steady_paced=47.0, steady_unpaced=47.0)
+    checked = [
+        next(one for one in claims.check("schedulers", [row]) if one["claim"].startswith("wfq 1:3"))
+        for row in (near, half)
+    ]
+    assert [one["worst"] for one in checked] == [0.79, 25]
+    assert [one["holds"] for one in checked] == [True, False]
+
+
 def test_following_is_measured_against_every_other_way_and_the_fifo() -> None:
     """The figures of docs/papers.md; the queue is made up."""
     lost = {"following": 0, "paced, 200M": 2359, "dynamic": 2269, "unpaced, BBR": 13127}

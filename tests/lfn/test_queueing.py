@@ -6,7 +6,15 @@ import pytest
 
 from pacer_mininet.experiments.network import network_key
 from pacer_mininet.experiments.queueing import Wait, discipline_of, waited
-from pacer_mininet.experiments.scenario import Flow, Queueing, Scenario, from_json
+from pacer_mininet.experiments.scenario import (
+    BMV2_PACED,
+    OVS_PACED,
+    Flow,
+    Queueing,
+    Scenario,
+    Shaper,
+    from_json,
+)
 from pacer_mininet.tap import Seen
 
 CODEL = Queueing("switch", egress_queues=(("queues", 1), ("aqm", "codel")))
@@ -24,6 +32,20 @@ def test_a_scenario_reads_its_own_json(queueing: Queueing | None) -> None:
 
 def test_a_scenario_without_a_queue_under_test_does_not_name_one() -> None:
     assert "queueing" not in json.loads(scenario_with(None).to_json())
+
+
+def test_queues_at_the_edge_are_part_of_the_network_and_named_only_if_given() -> None:
+    plain = Scenario((Flow(),))
+    queued = Scenario((Flow(),), edge_queues=(("queues", 1), ("scheduler", "wfq{paced+q0}")))
+    assert "edge_queues" not in json.loads(plain.to_json())
+    assert from_json(queued.to_json()) == queued
+    assert network_key(queued) != network_key(plain)
+
+
+@pytest.mark.parametrize("shaper", [OVS_PACED, BMV2_PACED])
+def test_queues_at_the_edge_are_those_of_pacing_switch(shaper: Shaper) -> None:
+    with pytest.raises(ValueError, match="those of pacing_switch"):
+        Scenario((Flow(shaper),), edge_queues=(("queues", 1),))
 
 
 def test_a_flow_without_a_tos_does_not_name_one() -> None:

@@ -12,6 +12,7 @@ from pacer_mininet.experiments import (
     beyond,
     burst_loss,
     following,
+    schedulers,
     streams,
     takano,
     together,
@@ -80,6 +81,7 @@ _MAKERS: tuple[Callable[[], Experiment], ...] = (
     following.following,
     aqm.aqm,
     aqm.l4s,
+    schedulers.schedulers,
 )
 
 

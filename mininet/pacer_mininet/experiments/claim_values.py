@@ -227,6 +227,25 @@ def in_slots(rows: Sequence[Row]) -> Figures:
     return [float(row[title]) for row in rows for title in EDGE_INTERLEAVES]
 
 
+def off_fluid_share(column: str, fluid_percent: float) -> Values:
+    """Take how far the paced flows' part of all goodput is from a fluid share, in points of %."""
+
+    def values(rows: Sequence[Row]) -> Figures:
+        found: Figures = []
+        for row in rows:
+            if row["column"] == column:
+                paced, unpaced = (
+                    _figure(row, f"steady_{which}", "median") for which in ("paced", "unpaced")
+                )
+                whole = None if paced is None or unpaced is None else paced + unpaced
+                found.append(
+                    abs(100 * paced / whole - fluid_percent) if paced is not None and whole else None
+                )
+        return found
+
+    return values
+
+
 def distance_in_frames(column: str, other: str, metric: str) -> Values:
     """Take the distance between medians in ms in two columns, in frames of the row's bottleneck."""
 

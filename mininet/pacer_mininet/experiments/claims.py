@@ -28,6 +28,7 @@ from pacer_mininet.experiments.claim_values import (
     in_slots,
     mistaken,
     of_best_gap,
+    off_fluid_share,
     off_published,
     off_target,
     over_long_paths,
@@ -39,6 +40,7 @@ from pacer_mininet.experiments.claim_values import (
     without_extra,
 )
 from pacer_mininet.experiments.findings import ABOVE_25_MS_RTT_NS
+from pacer_mininet.experiments.schedulers import SCHEDULERS
 from pacer_mininet.published import FIG_1_PACKETS_OF_A_TICK, KIB
 from pacer_mininet.traffic import MTU_FRAME_BYTES
 
@@ -487,6 +489,14 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             figures("sojourn_median", "max", "DualPI2, switch"),
             *("at most", 16, 2),
         ),
+    ),
+    "schedulers": tuple(
+        Claim(
+            f"{column}: the class's part of the goodput off its fluid share of {percent:.1f} %",
+            off_fluid_share(column, percent),
+            *("at most", 1, 2),
+        )
+        for column, (_, percent) in SCHEDULERS.items()
     ),
     "l4s": (
         Claim(

@@ -12,7 +12,7 @@ from mininet.net import Mininet
 from pacer_mininet.counters import drops_by_cause, statistics_of
 from pacer_mininet.experiments.network import NODE
 from pacer_mininet.experiments.scenario import Scenario
-from pacer_mininet.experiments.shaping import NotOfferedError, port_of
+from pacer_mininet.experiments.shaping import NotOfferedError, port_of, set_queues
 from pacer_mininet.linux_router import BEFORE, BEHIND, Counted, LinuxRouter, RouterError
 from pacer_mininet.rest import RestClient
 from pacer_mininet.tap import Seen, Tap
@@ -65,19 +65,13 @@ class QueueUnderTest:
             except RouterError as error:
                 raise NotOfferedError(str(error)) from None
         elif self.scenario.queueing.egress_queues:
-            self._set_queues(dict(self.scenario.queueing.egress_queues))
+            set_queues(self._rest, NODE, BEHIND, self.scenario.queueing.egress_queues)
         self._before = self.counted()
         seconds = self.scenario.seconds + 2 + 2 * self.scenario.rtt_ns // NS_PER_S
         # The senders' line may be twice as fast as the bottleneck.
         packets = 2 * seconds * self.scenario.rate_bps // (8 * MTU_FRAME_BYTES)
         wires = (self._node.intfs[BEFORE], self._receiver.defaultIntf())
         self._taps = [Tap(interface, packets) for interface in wires]
-
-    def _set_queues(self, queues: object) -> None:
-        body = {"egress_queues": queues}
-        refused = self._rest.refusal("PUT", "switches", NODE, "ports", str(BEHIND), body=body)
-        if refused is not None:
-            raise NotOfferedError(f"the controller refuses {queues}: {refused}")
 
     def counted(self) -> Counted:
         """Return what the queue has dropped and marked so far."""

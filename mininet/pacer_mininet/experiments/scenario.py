@@ -6,7 +6,7 @@ with FCS, sizes are in bytes, and times in ns unless a name has another unit.
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -191,6 +191,8 @@ class Scenario:
             latest; 0: no such limit, today's default.
         queueing: the queueing of a bottleneck in a node of its own; None: the measuring switch has
             the bottleneck's FIFO.
+        edge_queues: the egress queues of each edge's port towards the bottleneck, as at the
+            controller (`queues`, `scheduler`); empty: the port has its FIFO.
         seed: the seed of all random numbers; it also shifts the start of each flow by a few us.
 
     Raises ValueError for a value out of range.
@@ -214,6 +216,7 @@ class Scenario:
     gaps: str = "accounted"
     first_ssthresh_packets: int = 0
     queueing: Queueing | None = None
+    edge_queues: tuple[tuple[str, Any], ...] = ()
     seed: int = LAB_SEED
 
     def __post_init__(self) -> None:
@@ -233,6 +236,8 @@ class Scenario:
             raise ValueError(f"{self.edges} edge switches: 1 or 2")
         if self.has_bmv2_edge and (self.edges > 1 or self.has_ovs_edge or any(self.extra_rtt_ns)):
             raise ValueError("BMv2 at the edge: one edge switch of this kind, without extra_rtt_ns")
+        if self.edge_queues and (self.has_bmv2_edge or self.has_ovs_edge):
+            raise ValueError("egress queues at the edge: those of pacing_switch")
         for flow in self.flows:
             if not (1 <= flow.sender <= MAX_HOSTS and 1 <= flow.receiver <= MAX_HOSTS):
                 raise ValueError(f"host {flow.sender} or {flow.receiver}: 1 to {MAX_HOSTS}")
@@ -285,6 +290,8 @@ class Scenario:
         # Results of other runs keep their keys.
         if self.queueing is None:
             del given["queueing"]
+        if not self.edge_queues:
+            del given["edge_queues"]
         for flow in given["flows"]:
             if not flow["tos"]:
                 del flow["tos"]
@@ -298,21 +305,28 @@ def from_json(text: str) -> Scenario:
         flows = tuple(_flow(flow) for flow in given.pop("flows"))
         extra = tuple(given.pop("extra_rtt_ns"))
         queueing = _queueing(given.pop("queueing", None))
-        return Scenario(flows=flows, extra_rtt_ns=extra, queueing=queueing, **given)
+        at_edge = _settings(given.pop("edge_queues", ()))
+        return Scenario(
+            flows=flows, extra_rtt_ns=extra, queueing=queueing, edge_queues=at_edge, **given
+        )
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"not a scenario: {error}") from None
+
+
+def _settings(given: Iterable[Sequence[Any]]) -> tuple[tuple[str, Any], ...]:
+    """Return settings that JSON has as lists."""
+    return tuple((name, value) for name, value in given)
 
 
 def _queueing(given: Mapping[str, Any] | None) -> Queueing | None:
     if given is None:
         return None
-    queues = tuple((name, value) for name, value in given["egress_queues"])
-    return Queueing(**{**given, "egress_queues": queues})
+    return Queueing(**{**given, "egress_queues": _settings(given["egress_queues"])})
 
 
 def _flow(given: Mapping[str, Any]) -> Flow:
     values = dict(given)
     shaper = dict(values.pop("shaper"))
-    shaper["settings"] = tuple((name, value) for name, value in shaper["settings"])
+    shaper["settings"] = _settings(shaper["settings"])
     shaper["share"] = tuple(shaper["share"])
     return Flow(shaper=Shaper(**shaper), **values)

@@ -1,7 +1,7 @@
 """Sets up and removes the shapers of a scenario's flows; says which shapers are not offered."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,13 +120,32 @@ def realtime_allowance_ns(rate_bps: int) -> int:
     return MTU_FRAME_BYTES * 8 * NS_PER_S // rate_bps // 2
 
 
-def shape(scenario: Scenario, net: Mininet, rest: RestClient) -> list[str]:
-    """Set up all shapers of a scenario; return the commands that ran in hosts.
+def set_queues(
+    rest: RestClient, switch: str, port: int, queues: Iterable[tuple[str, Any]]
+) -> None:
+    """Give a port of a pacing_switch egress queues.
 
     Raises:
-        NotOfferedError: the controller refuses a class.
+        NotOfferedError: the controller refuses them.
 
     """
+    body = {"egress_queues": dict(queues)}
+    refused = rest.refusal("PUT", "switches", switch, "ports", str(port), body=body)
+    if refused is not None:
+        raise NotOfferedError(f"the controller refuses {body}: {refused}")
+
+
+def shape(scenario: Scenario, net: Mininet, rest: RestClient) -> list[str]:
+    """Set up all shapers of a scenario, and the queues of its edges; return the hosts' commands.
+
+    Raises:
+        NotOfferedError: the controller refuses a class or the queues.
+
+    """
+    if scenario.edge_queues:
+        for edge in range(1, scenario.edges + 1):
+            port = port_to_bottleneck(scenario, edge)
+            set_queues(rest, f"edge{edge}", port, scenario.edge_queues)
     for number, flow in enumerate(scenario.flows):
         if flow.shaper.kind in CLASS_KINDS:
             _make_class(scenario, number, flow, rest)
