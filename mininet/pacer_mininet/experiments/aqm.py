@@ -11,11 +11,12 @@ from pacer_mininet.traffic import MTU_FRAME_BYTES
 FIFO_BYTES = 10_000 * MTU_FRAME_BYTES
 """More than the window of any flow here."""
 
-DISCIPLINES: dict[str, tuple[str, str | None]] = {
+DISCIPLINES: dict[str, tuple[str | None, str | None]] = {
     "CoDel": ("codel:5ms:100ms:ecn", "codel ecn"),
     "FQ-CoDel": ("fq_codel", "fq_codel"),
     "PIE": ("pie:15ms:ecn", "pie ecn"),
     "DualPI2": ("dualpi2", None),
+    "CAKE": (None, "cake unlimited"),
 }
 """The switch's `aqm`, and the kernel's queueing discipline; None: it has none."""
 
@@ -30,7 +31,9 @@ FLOWS = 4
 def _queues_of(name: str) -> list[Queueing]:
     """Return a discipline at the switch, and in the kernel if that has it."""
     management, discipline = DISCIPLINES[name]
-    found = [Queueing("switch", egress_queues=(("queues", 1), ("aqm", management)))]
+    found = []
+    if management is not None:
+        found.append(Queueing("switch", egress_queues=(("queues", 1), ("aqm", management))))
     if discipline is not None:
         found.append(Queueing("kernel", discipline=discipline))
     return found
@@ -57,7 +60,7 @@ def aqm() -> Experiment:
     cells = [
         *_cells(short, ("CoDel", "FQ-CoDel", "PIE"), FLOWS, **SHORT),
         *_cells(f"{short}, ECN", ("CoDel", "DualPI2"), FLOWS, ecn=True, **SHORT),
-        *_cells("500 Mbit/s, 200 ms, 1 flow", ("CoDel",), 1, **LONG),
+        *_cells("500 Mbit/s, 200 ms, 1 flow", DISCIPLINES, 1, **LONG),
     ]
     return Experiment(
         name="aqm",
@@ -83,7 +86,8 @@ def aqm() -> Experiment:
             "The kernel's PIE runs on the timer's ticks: 15 ms become 20 ms. It also spreads its "
             "drops (RFC 8033, 5.4), which the switch leaves out.",
             "Each FQ-CoDel has a hash of its own, which decides the order of the flows.",
-            "Linux 6.1 has no DualPI2. CUBIC is in its classic queue, whose target is 15 ms.",
+            "Linux 6.1 has no DualPI2, and the switch no CAKE. CUBIC is in DualPI2's classic queue, "
+            "whose target is 15 ms. CAKE's own shaper is off: HTB has the rate.",
         ),
     )
 
