@@ -40,8 +40,8 @@ QUEUES_DIR = VECTORS_DIR / "queues"
 SWITCH_BUFFER_DIR = VECTORS_DIR / "switch-buffer"
 DISCIPLINES: tuple[Discipline, ...] = ("strict", "drr", "wfq")
 AQMS = ("codel", "red", "pie", "fqcodel", "dualpi2")
-KINDS = (*DISCIPLINES, "tree", "paced", *AQMS)
-"""A random case is of a scheduler, of held packets, or of active queue management."""
+KINDS = (*DISCIPLINES, "tree", "paced", *AQMS, "mixed")
+"""A random case is of a scheduler, of held packets, of active queue management, or of all."""
 SEEDS = (
     ("codel", 7, 150),
     ("red", 37, 150),
@@ -53,6 +53,8 @@ SEEDS = (
     ("paced", 16, 60),
     ("paced", 19, 60),
     ("paced", 50, 60),
+    ("mixed", 1, 150),
+    ("mixed", 2, 150),
 )
 """Seeds and packets of further committed cases.
 
@@ -198,6 +200,8 @@ def random_case(name: str, kind: str, seed: int, packets: int) -> QueueCase:
         return random_tree_case(name, seed, packets)
     if kind == "paced":
         return random_paced_case(name, seed, packets)
+    if kind == "mixed":
+        return random_mixed_case(name, seed, packets)
     flat_kind = next(discipline for discipline in DISCIPLINES if discipline == kind)
     return random_queue_case(name, flat_kind, seed, packets)
 
@@ -268,6 +272,47 @@ def random_paced_case(name: str, seed: int, packets: int) -> QueueCase:
         hold = Hold(one, ceil_ns(start_q24), cost_q24, allowance_ns)
         arrivals.append(replace(packet, hold=hold))
     return replace(case, tree=tree, packets=arrivals)
+
+
+def random_mixed_case(name: str, seed: int, packets: int) -> QueueCase:
+    """A tree with held packets, any algorithm beside queues' rates, and nodes' minimum rates."""
+    random = Random(seed)
+    case = random_paced_case(name, random.below(1 << 32), packets)
+    assert case.tree is not None
+    rate_bps = case.line_rate_bps or GIGABIT
+    queues = []
+    for queue in case.queues:
+        least_bps = random.choice([None, rate_bps // 8 // len(case.queues)])
+        most_bps = random.choice([None, rate_bps // 4])
+        aqm = random_aqm(random, random.choice(AQMS)) if random.below(2) == 0 else queue.aqm
+        queues.append(
+            replace(queue, aqm=aqm, min_rate_bps=least_bps, rate_bps=most_bps, rate_pps=None)
+        )
+    tree, _ = with_min_rates(random, case.tree, queues, rate_bps // 1_024)
+    arrivals = [
+        replace(packet, ecn=random.below(4), colour=random.below(3)) for packet in case.packets
+    ]
+    return replace(case, tree=tree, queues=queues, packets=arrivals)
+
+
+def with_min_rates(
+    random: Random, node: NodeConfig, queues: Sequence[QueueConfig], more_bps: int
+) -> tuple[NodeConfig, int]:
+    """The tree with a minimum rate above that of its children in some nodes, and the root's."""
+    children: list[tuple[int, int | NodeConfig]] = []
+    least_bps = 0
+    for weight, below in node.children:
+        of_child_bps = 0
+        if isinstance(below, NodeConfig):
+            below, of_child_bps = with_min_rates(random, below, queues, more_bps)
+        elif below != PACED:
+            of_child_bps = queues[below].min_rate_bps or 0
+        children.append((weight, below))
+        least_bps += of_child_bps
+    if random.below(3) > 0:
+        return replace(node, children=children), least_bps
+    least_bps += more_bps
+    return replace(node, children=children, min_rate_bps=least_bps), least_bps
 
 
 def with_paced(random: Random, tree: NodeConfig) -> NodeConfig:
