@@ -141,7 +141,7 @@ Words as in the switch's option -i, with commas or spaces between them:
   scheduler=ORDER   strict, drr:4:2:1, wfq:4:2:1, or a tree: who sends next;
                     paced in a tree is the place of held packets (default: before all)
   buffer=SIZE       a buffer that all queues have in common; switch: that of the switch
-  aqm=AQM           of all queues: codel, fq_codel, pie, red, wred; none
+  aqm=AQM           of all queues: codel, fq_codel, pie, dualpi2, red, wred; none
   q0.fifo=SIZE      depth of queue 0 in bytes
   q0.packets=N      its depth in packets
   q0.rate=RATE      its highest rate
