@@ -39,7 +39,7 @@ pub(crate) struct Pie {
     delay_ns: u64,
     old_delay_ns: u64,
     burst_allowance_ns: u64,
-    /// `None`: nothing has arrived yet, or nothing has happened for long.
+    /// `None`: nothing has arrived yet.
     update_at_ns: Option<u64>,
     random: Random,
 }
@@ -91,10 +91,10 @@ impl Pie {
             .get_or_insert(now_ns.saturating_add(UPDATE_NS));
         let mut at_ns = *at_ns;
         while at_ns <= now_ns {
-            let settled =
-                self.drop_probability == 0.0 && self.delay_ns == 0 && self.old_delay_ns == 0;
+            let before = (self.drop_probability, self.old_delay_ns);
             self.update();
             at_ns += UPDATE_NS;
+            let settled = before == (self.drop_probability, self.old_delay_ns);
             if settled && at_ns <= now_ns {
                 // Further updates change the allowance alone.
                 let rest_ns = (now_ns - at_ns) / UPDATE_NS * UPDATE_NS + UPDATE_NS;
@@ -134,5 +134,38 @@ impl Pie {
         } else {
             packet.sojourn_ns
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::Colour;
+
+    /// The updates of decades in which a full queue stands still are not made one by one.
+    #[test]
+    fn a_queue_that_stands_still_costs_no_time() {
+        let config = PieConfig {
+            target_ns: 15_000_000,
+            ecn: false,
+        };
+        let mut pie = Pie::new(config, 1);
+        let arrive = |pie: &mut Pie, now_ns| {
+            pie.arriving(&Arriving {
+                now_ns,
+                waiting_bytes: 100_000,
+                ecn_capable: false,
+                colour: Colour::Green,
+            })
+        };
+        arrive(&mut pie, 0);
+        pie.left(&Leaving {
+            now_ns: 1_000_000_000,
+            sojourn_ns: 1_000_000_000,
+            left_bytes: 100_000,
+            ecn_capable: false,
+        });
+        assert_eq!(arrive(&mut pie, 1 << 61), Verdict::Drop);
+        assert_eq!(pie.burst_allowance_ns, 0);
     }
 }
