@@ -26,6 +26,7 @@ DEPTH_MAX = 8
 NODES_MAX = CHILDREN_MAX = 64
 _QUEUE_MAX = 255
 _AQM_TIME_MAX_NS = 10_000_000_000
+_DUALPI2_TIME_MIN_NS = 1_000_000
 _THRESHOLD_MAX_BYTES = 2**32 - 1
 _PPM = 1_000_000
 
@@ -69,10 +70,11 @@ def _size(text: str) -> int:
     return _scaled(text, _SIZES, "a size such as 64KB")
 
 
-def _time(text: str) -> None:
+def _time(text: str, least_ns: int = 1) -> None:
     time_ns = _scaled(text, _TIMES, "a time such as 5ms")
-    if not 1 <= time_ns <= _AQM_TIME_MAX_NS:
-        raise WordsError(f"{text!r} is not a time of 1 ns to 10 s")
+    if not least_ns <= time_ns <= _AQM_TIME_MAX_NS:
+        least = "1 ns" if least_ns == 1 else "1 ms"
+        raise WordsError(f"{text!r} is not a time of {least} to 10 s")
 
 
 # ---- active queue management ----
@@ -89,7 +91,7 @@ def check_aqm(text: str) -> None:
         if len(parameters) > most:
             raise WordsError(f"{text!r}: {name} has at most {most} of its times")
         for one in parameters:
-            _time(one)
+            _time(one, _DUALPI2_TIME_MIN_NS if name == "dualpi2" else 1)
     elif name in ("red", "wred"):
         profiles = given.split("/")
         if len(profiles) not in ((1,) if name == "red" else (1, 3)):

@@ -432,6 +432,10 @@ mod tests {
             (&[("aqm", "codel")], "aqm: needs queues=N"),
             (&[("q1.aqm", "cake")], "'cake' is not codel"),
             (&[("queues", "2"), ("q1.aqm", "red:9:3:1")], "queue 1: aqm"),
+            (
+                &[("queues", "2"), ("q1.aqm", "dualpi2:999us")],
+                "queue 1: aqm: times are 1 ns to 10 s (dualpi2: from 1 ms on)",
+            ),
         ] {
             let error = config(given(settings)).expect_err(expected);
             assert!(error.contains(expected), "{error}");

@@ -216,8 +216,8 @@ impl fmt::Display for QueueingError {
             ),
             Self::Aqm { queue } => write!(
                 f,
-                "queue {queue}: aqm: times are 1 ns to 10 s, thresholds grow, probabilities are \
-                 above 0 and at most 1"
+                "queue {queue}: aqm: times are 1 ns to 10 s (dualpi2: from 1 ms on), thresholds \
+                 grow, probabilities are above 0 and at most 1"
             ),
             Self::Rate { queue, rate_bps } => write!(
                 f,

@@ -59,7 +59,7 @@ impl AqmConfig {
                     && fq.limit_packets > 0
             }
             Self::Pie(pie) => is_time(pie.target_ns),
-            Self::DualPi2(dual) => is_time(dual.target_ns),
+            Self::DualPi2(dual) => is_time(dual.target_ns) && dual.is_valid(),
             Self::Red(red) => {
                 let profiles = red.profiles.iter();
                 let mut valid = profiles.map(|profile| {
