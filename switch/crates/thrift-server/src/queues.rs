@@ -1,16 +1,8 @@
-//! Rates and depths of egress queues.
-//!
-//! BMv2 counts packets, and so do the egress queues of a port. A port without them has a line rate in
-//! bits and a FIFO in bytes, where a packet counts as a full-sized frame.
+//! Rates and depths of egress queues, in packets as BMv2 counts them.
 
-use port_settings::OneQueue;
+use port_settings::{OneQueue, QueueSettings};
 use switch::Switch;
-use traffic_manager::{LINE_RATE_MAX_BPS, LINE_RATE_MIN_BPS, PortConfig, RateCounts};
 
-/// A full-sized frame: layer 2 with FCS, in bytes.
-const FRAME_BYTES: u64 = 1_518;
-/// The overhead of a frame on the wire: preamble and gap, in bytes.
-const WIRE_BYTES: u64 = 20;
 /// A packet at this rate takes no time that BMv2 counts.
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -24,27 +16,6 @@ pub(crate) enum Setting {
 }
 
 impl Setting {
-    fn of_port(self, config: PortConfig) -> PortConfig {
-        match self {
-            Self::RatePps(pps) => {
-                let bits = (FRAME_BYTES + WIRE_BYTES) * 8;
-                let rate_bps = pps.saturating_mul(bits);
-                PortConfig {
-                    // Faster than any line is no limit.
-                    line_rate_bps: (1..=LINE_RATE_MAX_BPS)
-                        .contains(&rate_bps)
-                        .then_some(rate_bps.max(LINE_RATE_MIN_BPS)),
-                    counts: RateCounts::Wire,
-                    ..config
-                }
-            }
-            Self::DepthPackets(packets) => PortConfig {
-                fifo_bytes: packets.saturating_mul(FRAME_BYTES),
-                ..config
-            },
-        }
-    }
-
     fn of_queue(self, queue: &mut OneQueue) {
         match self {
             Self::RatePps(pps) => {
@@ -77,28 +48,25 @@ pub(crate) fn set(
     priority: Option<i32>,
     setting: Setting,
 ) -> Result<(), String> {
-    let lines = switch.lines();
-    let of = lines.filter(|(number, _)| port.is_none_or(|port| port == i32::from(*number)));
-    let of: Vec<_> = of.map(|(number, config)| (number, *config)).collect();
+    let ports = switch.lines().map(|(number, _)| number);
+    let of: Vec<_> = ports
+        .filter(|number| port.is_none_or(|port| port == i32::from(*number)))
+        .collect();
     if let (Some(port), Some(priority), true) = (port, priority, of.is_empty()) {
         let counts = switch.lines().map(|(number, _)| count_of(switch, number));
         queue_of(port, priority, counts.max().unwrap_or(1))?;
     }
-    for (number, config) in of {
-        let queues = switch.queues(number).cloned();
+    for number in of {
         let count = count_of(switch, number);
         let queue = priority.map(|priority| queue_of(number.into(), priority, count));
         let queue = queue.transpose()?;
-        let changed = match queues {
-            None => switch.change_port(number, setting.of_port(config)),
-            Some(mut queues) => {
-                for at in (0..count).filter(|at| queue.is_none_or(|queue| queue == *at)) {
-                    setting.of_queue(queues.of.entry(at).or_default());
-                }
-                switch.set_queues(number, Some(queues))
-            }
-        };
-        if let Err(error) = changed {
+        // The FIFO of a port without queues counts bytes.
+        let queues = switch.queues(number).cloned();
+        let mut queues = queues.unwrap_or_else(|| QueueSettings::strict(1));
+        for at in (0..count).filter(|at| queue.is_none_or(|queue| queue == *at)) {
+            setting.of_queue(queues.of.entry(at).or_default());
+        }
+        if let Err(error) = switch.set_queues(number, Some(queues)) {
             tracing::warn!(port = number, %error, "a queue's setting is refused");
         }
     }
@@ -122,26 +90,6 @@ fn queue_of(port: i32, priority: i32, count: usize) -> Result<usize, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use traffic_manager::Gaps;
-
-    #[test]
-    fn a_packet_of_a_port_is_a_full_sized_frame() {
-        let before = PortConfig {
-            line_rate_bps: None,
-            counts: RateCounts::Layer2,
-            fifo_bytes: 1,
-            delay_ns: 7,
-            gaps: Gaps::Accounted,
-        };
-        let rate = Setting::RatePps(1_000).of_port(before);
-        assert_eq!(rate.line_rate_bps, Some(12_304_000));
-        assert_eq!((rate.counts, rate.delay_ns), (RateCounts::Wire, 7));
-        for unlimited in [0, u64::MAX] {
-            let rate = Setting::RatePps(unlimited).of_port(rate);
-            assert_eq!(rate.line_rate_bps, None);
-        }
-        assert_eq!(Setting::DepthPackets(64).of_port(before).fifo_bytes, 97_152);
-    }
 
     #[test]
     fn a_packet_of_a_queue_is_a_packet() {

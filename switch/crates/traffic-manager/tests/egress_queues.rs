@@ -273,6 +273,31 @@ fn a_rate_in_packets_is_the_schedule_of_simple_switch() {
     assert_eq!(order, expected);
 }
 
+/// Also that before the rate was set, with or without egress queues.
+#[test]
+fn the_interval_of_a_rate_in_packets_begins_with_the_packet_before() {
+    for queues_before in [false, true] {
+        let mut tm = manager(1);
+        let mut config = QueueingConfig::strict(1);
+        let before = queues_before.then(|| config.clone());
+        tm.set_queues(1, before).expect("in range");
+        take(&mut tm, packet(0, 0, 500));
+        let [(0, first_ns, ..)] = starts(&mut tm)[..] else {
+            panic!("one packet starts");
+        };
+        config.queues[0].max_rate = Some(MaxRate::Packets(1_000));
+        tm.set_queues(1, Some(config.clone())).expect("in range");
+        take(&mut tm, packet(1, 0, 20_000));
+        config.queues[0].max_rate = Some(MaxRate::Packets(100));
+        tm.set_queues(1, Some(config)).expect("in range");
+        take(&mut tm, packet(2, 0, 30_000));
+        let starts: Vec<_> = starts(&mut tm).iter().map(|start| start.1).collect();
+        // The FIFO remembers when its packet has left the line.
+        let since_ns = first_ns + if queues_before { 0 } else { FRAME_NS };
+        assert_eq!(starts, [since_ns + 10_000_000, since_ns + 20_000_000]);
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_counted_at_the_queue_and_at_the_port() {
     let mut tm = manager(2);

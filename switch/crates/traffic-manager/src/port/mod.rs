@@ -465,6 +465,7 @@ impl<P> Port<P> {
             (Some(config), None) => {
                 let common_bytes = common_bytes(&config);
                 let mut queues = EgressQueues::new(config, common_bytes);
+                queues.follow_fifo(self.line_end);
                 while let Some(node) = slab.unlink(&mut self.fifo) {
                     if let Some(meta) = slab.meta(node) {
                         queues.push(0, Item::new(node, meta, HeaderFields::default(), false));

@@ -131,6 +131,13 @@ impl EgressQueues {
         }
     }
 
+    /// Takes the place of a FIFO whose last packet has left the line at `left`: queue 0 does.
+    pub(crate) fn follow_fifo(&mut self, left: Option<Q24>) {
+        if let Some(queue) = self.queues.first_mut() {
+            queue.follow_fifo(left);
+        }
+    }
+
     pub(crate) fn config(&self) -> &QueueingConfig {
         &self.config
     }

@@ -127,6 +127,8 @@ pub(super) struct EgressQueue {
     config: QueueConfig,
     /// `None`: no maximum rate.
     shaper: Option<Shaper>,
+    /// E of the packet that started last.
+    last_eligible: Option<Q24>,
     /// For random numbers.
     seed: u64,
     /// It has had packets since then.
@@ -143,6 +145,7 @@ impl EgressQueue {
             store,
             config: *config,
             shaper: config.max_rate.and_then(Shaper::new),
+            last_eligible: None,
             seed,
             since_ns: 0,
             statistics: QueueStatistics::default(),
@@ -153,10 +156,20 @@ impl EgressQueue {
     pub(super) fn configure(&mut self, config: &QueueConfig) {
         debug_assert_eq!(config.aqm, self.config.aqm, "the queue is to be rebuilt");
         self.config = *config;
-        match (&mut self.shaper, config.max_rate) {
-            (Some(shaper), Some(rate)) => shaper.set_rate(rate),
-            (shaper, rate) => *shaper = rate.and_then(Shaper::new),
-        }
+        self.follow(self.shaper);
+    }
+
+    /// Begins the rate of its settings after that of another time.
+    fn follow(&mut self, before: Option<Shaper>) {
+        let rate = self.config.max_rate;
+        self.shaper =
+            rate.and_then(|rate| Shaper::following(before.as_ref(), rate, self.last_eligible));
+    }
+
+    /// Takes the place of a FIFO whose last packet has left the line at `left`.
+    pub(super) fn follow_fifo(&mut self, left: Option<Q24>) {
+        self.last_eligible = left;
+        self.follow(self.shaper);
     }
 
     /// Takes over the counters of a queue whose place this one takes.
@@ -166,12 +179,8 @@ impl EgressQueue {
             bytes: 0,
             ..before.statistics.clone()
         };
-        if let (Some(shaper), Some(before)) = (&mut self.shaper, &before.shaper)
-            && let Some(rate) = self.config.max_rate
-        {
-            *shaper = *before;
-            shaper.set_rate(rate);
-        }
+        self.last_eligible = before.last_eligible;
+        self.follow(before.shaper);
     }
 
     /// Takes over the packets of a queue whose place this one takes, with the state of active queue
@@ -356,10 +365,12 @@ impl EgressQueue {
         let start = at.max(Q24::from_ns(item.arrival_ns()));
         let sojourn_ns = start.ceil_ns().saturating_sub(item.arrival_ns());
         statistics.sojourn.record(sojourn_ns);
+        let mut eligible = Q24::from_ns(item.arrival_ns());
         if let Some(shaper) = &mut self.shaper {
-            let eligible = shaper.eligible(Q24::from_ns(item.arrival_ns()));
+            eligible = shaper.eligible(eligible);
             shaper.charge(eligible, start, bytes);
         }
+        self.last_eligible = Some(eligible);
         Some((item, start))
     }
 
@@ -370,6 +381,7 @@ impl EgressQueue {
         self.statistics.packets = 0;
         self.statistics.bytes = 0;
         self.shaper = self.config.max_rate.and_then(Shaper::new);
+        self.last_eligible = None;
     }
 
     /// An empty queue whose counters say that it is as full as this one.
@@ -378,6 +390,7 @@ impl EgressQueue {
             store: Store::new(None, self.seed),
             config: self.config,
             shaper: self.shaper,
+            last_eligible: self.last_eligible,
             seed: self.seed,
             since_ns: self.since_ns,
             statistics: QueueStatistics {
