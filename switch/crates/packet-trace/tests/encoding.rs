@@ -31,7 +31,8 @@ fn repository() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
-fn switch(program: &Path) -> Switch {
+/// A switch with four ports, of which the last has a line rate.
+fn switch(program: &[u8]) -> Switch {
     let config = SwitchConfig {
         entry_handles: true,
         cpu_port: Some(510),
@@ -49,10 +50,7 @@ fn switch(program: &Path) -> Switch {
         let added = switch.add_port(port, &format!("veth{port}"), config);
         added.expect("a new port");
     }
-    let json = std::fs::read(program).expect("a program");
-    switch
-        .load(&json)
-        .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+    switch.load(program).expect("a program");
     let replicas: Vec<Replica> = [1, 2].map(|port| Replica { port, rid: 0 }).into();
     let loaded = switch.program_mut().expect("it is loaded");
     for group in 1..4 {
@@ -70,7 +68,9 @@ fn switch(program: &Path) -> Switch {
 }
 
 fn traces(program: &Path, frames: usize) -> Vec<trace::PacketTrace> {
-    let mut switch = switch(program);
+    // Shown if the test fails.
+    println!("{}", program.display());
+    let mut switch = switch(&std::fs::read(program).expect("a file"));
     let mut random = Random(frames as u64);
     let mut traces = Vec::new();
     for number in 0..frames as u64 {
@@ -137,4 +137,44 @@ fn traces_are_the_bytes_and_the_json_that_protobufs_libraries_write() {
     }
     assert!(compared > 1_000, "{compared}");
     assert!(forked > 10, "{forked}");
+}
+
+/// A clone of egress is cloned again, without end.
+#[test]
+fn a_trace_is_no_deeper_than_protobufs_libraries_read() {
+    let file = repository().join("switch/crates/v1model/tests/programs/misc.json");
+    let json = std::fs::read(file).expect("a program");
+    let mut json: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
+    // Of operation 18: `sm.instance_type == 0`.
+    let condition = "/pipelines/1/conditionals/3/expression/value/right/value/op";
+    let condition = json.pointer_mut(condition).expect("a condition");
+    assert_eq!(*condition, "==");
+    *condition = ">=".into();
+    let mut switch = switch(&serde_json::to_vec(&json).expect("JSON"));
+    let session = CloneSession {
+        replicas: vec![Replica { port: 3, rid: 0 }],
+        ..CloneSession::default()
+    };
+    let loaded = switch.program_mut().expect("it is loaded");
+    let inserted = loaded.clone_session_insert(7, session);
+    inserted.expect("a new session");
+    // Operation 18, for port 3, whose line takes time for each clone.
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x12, 0x35, 18, 0, 0, 77];
+    frame.resize(60, 0);
+    switch.receive(1, &frame, 0, 0);
+    let mut ended = None;
+    for _ in 0..10_000 {
+        let next_ns = switch.poll_at_ns().expect("another clone");
+        switch.poll(next_ns, &mut Nowhere);
+        ended = switch.take_trace();
+        if ended.is_some() {
+            break;
+        }
+    }
+    let trace = ended.expect("a trace");
+    assert!(trace.left_out > 0);
+    let mut bytes = Vec::new();
+    trace.encode(&mut bytes);
+    let message = PacketTrace::decode(bytes.as_slice()).expect("a message");
+    assert_eq!(message, PacketTrace::from(&trace));
 }

@@ -19,6 +19,10 @@ const EVENTS_MAX: usize = 4_096;
 /// Most branches of one trace.
 const BRANCHES_MAX: usize = 512;
 
+/// Most forks of which each is in a branch of the one before. Protobuf's libraries read at most 100 messages
+/// within each other, and a fork is two of them.
+const NESTED_FORKS_MAX: usize = 32;
+
 /// The traces of the packets that are in the switch.
 pub(crate) struct Tracer {
     encoder: Encoder,
@@ -35,6 +39,8 @@ pub(crate) struct Tracer {
 struct Place {
     trace: u64,
     branch: usize,
+    /// Forks that lead to the branch.
+    nested_forks: usize,
     /// The branch that forked last, and why, while copies are being made.
     fork: Option<(usize, ForkReason)>,
 }
@@ -156,6 +162,7 @@ impl Tracer {
         let place = Place {
             trace,
             branch: 0,
+            nested_forks: 0,
             fork: None,
         };
         self.places.insert(id, place);
@@ -197,6 +204,10 @@ impl Tracer {
         };
         let from = match place.fork {
             Some((from, why)) if why == reason => from,
+            _ if place.nested_forks == NESTED_FORKS_MAX => {
+                trace.left_out += 1;
+                return;
+            }
             _ => {
                 let from = place.branch;
                 let Some(own) = trace.add_branch() else {
@@ -208,6 +219,7 @@ impl Tracer {
                     branch.end = Some(End::Fork(reason, vec![own]));
                 }
                 place.branch = own;
+                place.nested_forks += 1;
                 place.fork = Some((from, reason));
                 from
             }
@@ -219,9 +231,9 @@ impl Tracer {
             branches.push(branch);
         }
         let place = Place {
-            trace: place.trace,
             branch,
             fork: None,
+            ..*place
         };
         self.places.insert(copy, place);
     }
