@@ -270,7 +270,7 @@ pub struct Ignored {
     #[arg(long, value_name = "FILE")]
     restore_state: Option<PathBuf>,
 
-    /// The log has no packets. Use --pcap.
+    /// The log has no bytes of packets. Use --pcap.
     #[arg(long, value_name = "BYTES")]
     dump_packet_data: Option<u64>,
 
