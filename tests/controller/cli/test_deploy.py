@@ -19,6 +19,7 @@ from pacer_controller.config import MAX_SWITCHES
 
 DEPLOY = ROOT / "controller" / "deploy"
 UNIT = ROOT / "packaging" / "systemd" / "pacer-controller.service"
+SWITCH_UNIT = UNIT.with_name("pacing-switch@.service")
 PROGRAM = "/usr/bin/pacer-controller"
 TOKEN = "0123456789abcdef0123456789abcdef"  # noqa: S105 (nobody else's)
 
@@ -114,6 +115,19 @@ def test_the_package_configures_the_state_of_the_service() -> None:
 
 def test_the_unit_allows_a_thread_for_each_bridge() -> None:
     assert int(unit()["TasksMax"][-1]) > MAX_SWITCHES + 100
+
+
+def test_the_switchs_unit_allows_a_thread_for_each_client() -> None:
+    page = (ROOT / "docs" / "thrift.md").read_text()
+    clients = re.search(r"(\d+) connections of holders, (\d+) of strangers", page)
+    subscribers = re.search(r"At most (\d+) subscribers connect", page)
+    limit = re.search(r"^TasksMax=(\d+)$", SWITCH_UNIT.read_text(), re.MULTILINE)
+    assert clients is not None
+    assert subscribers is not None
+    assert limit is not None
+    # Two sockets have subscribers, of which each has two threads.
+    of_clients = int(clients[1]) + int(clients[2]) + 2 * 2 * int(subscribers[1])
+    assert int(limit[1]) > of_clients + 50
 
 
 def test_systemd_understands_the_unit(tmp_path: Path) -> None:
