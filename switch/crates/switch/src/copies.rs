@@ -5,6 +5,7 @@ use v1model::{CloneRequest, Context, IngressInput, IngressVerdict, InstanceType,
 
 use crate::pool::PacketId;
 use crate::program::{Destination, Environment, Program};
+use crate::recirculation::Target;
 use crate::trace::ForkReason;
 
 impl Program {
@@ -18,6 +19,9 @@ impl Program {
         instance_type: InstanceType,
         now_ns: u64,
     ) {
+        let original = self.packets.get_mut(id);
+        let of_a_clone =
+            original.is_some_and(|packet| packet.instance_type == InstanceType::EgressClone);
         let mirrors = &self.replication.mirrors;
         let count = mirrors.replicas(request.session).len();
         let session = mirrors.find(request.session);
@@ -49,7 +53,12 @@ impl Program {
                 instance_type,
                 copied_from: None,
             };
-            self.enqueue(env, copy, to, None, now_ns, length_bytes);
+            if of_a_clone && instance_type == InstanceType::EgressClone {
+                let target = Target::Queue { to, length_bytes };
+                self.recirculate(env, copy, target, port, now_ns);
+            } else {
+                self.enqueue(env, copy, to, None, now_ns, length_bytes);
+            }
         }
     }
 

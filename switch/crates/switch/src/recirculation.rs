@@ -1,19 +1,25 @@
-//! Packets that are processed again: by ingress (resubmitted, recirculated), or by the egress of a
-//! port that does not exist.
+//! Packets that are processed again: by ingress (resubmitted, recirculated), by the egress of a port
+//! that does not exist, or as clones of clones.
 
 use std::collections::VecDeque;
 
 use v1model::InstanceType;
 
 use crate::pool::PacketId;
+use crate::program::Destination;
 
 /// The destination of a recirculating packet.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(crate) enum Target {
     /// Ingress again, as a packet of this type.
     Ingress(InstanceType),
     /// As in simple_switch, egress also sees packets for ports that do not exist.
     EgressOfInvalidPort,
+    /// The queue of a port: a clone of a clone, of this length in bytes.
+    Queue {
+        to: Destination,
+        length_bytes: u32,
+    },
 }
 
 pub(crate) struct Waiting {

@@ -1,4 +1,5 @@
-//! The way back: packets that recirculate or go to the egress of a port that does not exist.
+//! The way back: packets that recirculate, go to the egress of a port that does not exist, or are
+//! clones of clones.
 
 use traffic_manager::DropCause;
 use v1model::IngressInput;
@@ -8,7 +9,8 @@ use crate::program::{Environment, Program};
 use crate::recirculation::{Target, Waiting};
 use crate::trace::Event;
 
-/// Time from egress to ingress. It is not 0, because a program may recirculate a packet for ever.
+/// Time from egress to ingress, or to the queue of a clone's clone. It is not 0, because a program may
+/// recirculate a packet, or clone each clone, for ever.
 const RECIRCULATION_NS: u64 = 1_000;
 
 /// Most packets that recirculate at once, as in simple_switch.
@@ -26,7 +28,7 @@ impl Program {
     ) {
         if self.recirculating.queue.len() >= RECIRCULATING_MAX {
             let cause = match target {
-                Target::Ingress(_) => DropCause::RecirculationFull,
+                Target::Ingress(_) | Target::Queue { .. } => DropCause::RecirculationFull,
                 Target::EgressOfInvalidPort => DropCause::NoSuchPort,
             };
             self.drop_packet(env, id, port, cause);
@@ -71,6 +73,9 @@ impl Program {
                 }
                 Target::EgressOfInvalidPort => {
                     self.egress_invalid_port(env, packet.id, packet.port, packet.ready_ns);
+                }
+                Target::Queue { to, length_bytes } => {
+                    self.enqueue(env, packet.id, to, None, packet.ready_ns, length_bytes);
                 }
             }
         }

@@ -11,6 +11,15 @@ use v1model::entries::{ActionCall, ControlError, EntryKey, MatchField};
 use switch::{Batch, CloneSession, Switch, SwitchConfig};
 use traffic_manager::{DropCause, Gaps, Limits, PortConfig, RateCounts};
 
+/// A port that sends without a line rate.
+const AT_ONCE: PortConfig = PortConfig {
+    line_rate_bps: None,
+    counts: RateCounts::Layer2,
+    fifo_bytes: 1 << 20,
+    delay_ns: 0,
+    gaps: Gaps::Accounted,
+};
+
 #[test]
 fn an_unknown_source_is_flooded_and_told_to_the_controller() {
     let mut switch = switch("pacing_switch", with_cpu_port());
@@ -200,6 +209,44 @@ fn clones_go_where_their_session_says() {
         .clone_session_delete(6)
         .expect("it exists");
     assert_eq!(after(&mut switch, &frame), [(1, frame)]);
+}
+
+/// The program, of which each packet of egress makes a clone, and the clone another one.
+fn with_endless_clones() -> Vec<u8> {
+    let program = String::from_utf8(small_program("misc")).expect("it is text");
+    let (before, after) = program
+        .rsplit_once("\"instance_type\"]")
+        .expect("the condition");
+    let (start, rest) = before.rsplit_once("\"==\"").expect("its operator");
+    format!("{start}\">=\"{rest}\"instance_type\"]{after}").into_bytes()
+}
+
+#[test]
+fn endless_clones_of_clones_take_time_and_leave_the_rest_of_the_switch_running() {
+    let mut switch = misc();
+    switch.load(&with_endless_clones()).expect("it loads");
+    switch.change_port(2, AT_ONCE).expect("a port");
+    let to = CloneSession {
+        replicas: vec![replica(2, 0)],
+        ..CloneSession::default()
+    };
+    program(&mut switch)
+        .clone_session_insert(7, to)
+        .expect("a new session");
+    let now_ns = switch.now_ns();
+    switch.receive(3, &operation(18, 0, 0, 0), now_ns, now_ns);
+    let mut sent = Sent::default();
+    for step in 1..=100 {
+        switch.poll(now_ns + step * 1_000, &mut sent);
+    }
+    let clones = sent.frames.iter().filter(|(port, ..)| *port == 2).count();
+    assert!((50..=100).contains(&clones), "{clones} in 100 us");
+    let forwarded = operation(13, 9, 0, 0);
+    assert!(
+        after(&mut switch, &forwarded)
+            .iter()
+            .any(|(port, _)| *port == 1)
+    );
 }
 
 #[test]
@@ -543,14 +590,7 @@ fn frames_may_lie_only_where_every_port_has_a_delay_and_nothing_is_paced() {
         .load(&compiled("pacing_switch", "gtrcnet"))
         .expect("it loads");
     assert!(switch.moderation_ns() > 0);
-    let at_once = PortConfig {
-        line_rate_bps: None,
-        counts: RateCounts::Layer2,
-        fifo_bytes: 1 << 20,
-        delay_ns: 0,
-        gaps: Gaps::Accounted,
-    };
-    switch.change_port(2, at_once).expect("a port");
+    switch.change_port(2, AT_ONCE).expect("a port");
     assert_eq!(
         switch.moderation_ns(),
         0,
