@@ -1,7 +1,7 @@
 //! The PUB side of nanomsg's publish/subscribe protocol.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -49,17 +49,23 @@ struct Subscribers {
     next: AtomicU64,
     lost: AtomicU64,
     connections: AtomicUsize,
+    not_admitted: AtomicU64,
+    full: AtomicU64,
 }
 
 /// The place of a connection, until it is dropped.
 struct Place(Arc<Subscribers>);
 
 impl Place {
-    /// `None`: there are enough.
+    /// `None`: there are enough, and this one is counted.
     fn take(subscribers: &Arc<Subscribers>) -> Option<Self> {
         let place = Self(Arc::clone(subscribers));
         let before = subscribers.connections.fetch_add(1, Ordering::AcqRel);
-        (before < CONNECTIONS_MAX).then_some(place)
+        if before >= CONNECTIONS_MAX {
+            subscribers.full.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(place)
     }
 }
 
@@ -94,11 +100,16 @@ impl Subscribers {
 
 impl Publisher {
     /// Listens at an address. A Unix socket that a process left behind is replaced. `waiting` messages may
-    /// wait for each subscriber.
+    /// wait for each subscriber. `admits` decides by the addresses of a TCP connection, its client's first,
+    /// whether the client may subscribe; the permissions of a Unix socket decide for that.
     ///
     /// # Errors
     /// Another program listens there, or the address cannot be used.
-    pub fn listen(address: &Address, waiting: usize) -> io::Result<Self> {
+    pub fn listen(
+        address: &Address,
+        waiting: usize,
+        admits: impl Fn(SocketAddr, SocketAddr) -> bool + Send + 'static,
+    ) -> io::Result<Self> {
         let subscribers = Arc::new(Subscribers {
             waiting,
             ..Subscribers::default()
@@ -108,12 +119,21 @@ impl Publisher {
             Address::Ipc(path) => {
                 remove_left_behind(path)?;
                 let listener = UnixListener::bind(path)?;
-                accept(&subscribers, move || Ok(listener.accept()?.0))?;
+                accept(&subscribers, move || Ok(Some(listener.accept()?.0)))?;
             }
             Address::Tcp(socket) => {
                 let listener = TcpListener::bind(*socket)?;
                 *socket = listener.local_addr()?;
-                accept(&subscribers, move || Ok(listener.accept()?.0))?;
+                let counted = Arc::clone(&subscribers);
+                accept(&subscribers, move || {
+                    let (connection, client) = listener.accept()?;
+                    let server = connection.local_addr()?;
+                    let admitted = admits(client, server);
+                    if !admitted {
+                        counted.not_admitted.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Ok(admitted.then_some(connection))
+                })?;
             }
         }
         Ok(Self {
@@ -146,6 +166,16 @@ impl Publisher {
     /// Messages that subscribers have lost.
     pub fn lost(&self) -> u64 {
         self.subscribers.lost.load(Ordering::Relaxed)
+    }
+
+    /// Connections of clients that may not subscribe.
+    pub fn not_admitted(&self) -> u64 {
+        self.subscribers.not_admitted.load(Ordering::Relaxed)
+    }
+
+    /// Connections beyond the limit.
+    pub fn full(&self) -> u64 {
+        self.subscribers.full.load(Ordering::Relaxed)
     }
 }
 
@@ -210,20 +240,24 @@ impl Connection for TcpStream {
     }
 }
 
-/// Lets subscribers in, on a thread of its own.
+/// Lets subscribers in, on a thread of its own. `next` waits for a connection; `None`: it is refused.
 fn accept<C: Connection>(
     subscribers: &Arc<Subscribers>,
-    mut next: impl FnMut() -> io::Result<C> + Send + 'static,
+    mut next: impl FnMut() -> io::Result<Option<C>> + Send + 'static,
 ) -> io::Result<()> {
     let subscribers = Arc::clone(subscribers);
     thread::Builder::new()
         .name("notifications".to_owned())
         .spawn(move || {
             loop {
-                let Ok(connection) = next() else {
-                    // Out of descriptors: it can be better in a while.
-                    thread::sleep(Duration::from_millis(100));
-                    continue;
+                let connection = match next() {
+                    Ok(Some(connection)) => connection,
+                    Ok(None) => continue,
+                    Err(_) => {
+                        // Out of descriptors: it can be better in a while.
+                        thread::sleep(Duration::from_millis(100));
+                        continue;
+                    }
                 };
                 // If there are enough connections, or no thread, this one ends here.
                 if let Some(place) = Place::take(&subscribers) {

@@ -37,10 +37,19 @@ fn until(holds: impl Fn() -> bool) {
     panic!("it never holds");
 }
 
+fn anyone(_client: SocketAddr, _server: SocketAddr) -> bool {
+    true
+}
+
+/// A Unix socket does not ask.
+fn nobody(_client: SocketAddr, _server: SocketAddr) -> bool {
+    false
+}
+
 /// A publisher on a free port, and its address.
 fn on_tcp() -> (Publisher, SocketAddr) {
     let address = "tcp://127.0.0.1:0".parse().expect("valid");
-    let publisher = Publisher::listen(&address, WAITING).expect("listens");
+    let publisher = Publisher::listen(&address, WAITING, anyone).expect("listens");
     let Address::Tcp(at) = *publisher.address() else {
         panic!("another address");
     };
@@ -51,7 +60,7 @@ fn on_tcp() -> (Publisher, SocketAddr) {
 fn all_subscribers_get_each_message_in_order() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("n.ipc");
-    let ipc = Publisher::listen(&Address::Ipc(path.clone()), WAITING).expect("listens");
+    let ipc = Publisher::listen(&Address::Ipc(path.clone()), WAITING, nobody).expect("listens");
     let (tcp, at) = on_tcp();
     assert!(!ipc.has_subscribers());
     let mut unix = [(); 2].map(|()| UnixStream::connect(&path).expect("connects"));
@@ -105,6 +114,37 @@ fn a_client_that_is_no_subscriber_is_disconnected() {
 }
 
 #[test]
+fn clients_that_may_not_subscribe_and_those_beyond_the_limit_are_refused_and_counted() {
+    let address = "tcp://127.0.0.1:0".parse().expect("valid");
+    let strict = Publisher::listen(&address, WAITING, nobody).expect("listens");
+    let Address::Tcp(at) = *strict.address() else {
+        panic!("another address");
+    };
+    let mut refused = TcpStream::connect(at).expect("connects");
+    // The publisher may have closed the connection already.
+    let _ = refused.write_all(&SUB);
+    let mut rest = Vec::new();
+    let _ = refused.read_to_end(&mut rest);
+    assert_eq!(rest, b"");
+    assert!(!strict.has_subscribers());
+    assert_eq!(strict.not_admitted(), 1);
+
+    let (publisher, at) = on_tcp();
+    let held: Vec<_> = (0..16)
+        .map(|_| {
+            let mut stream = TcpStream::connect(at).expect("connects");
+            greet(&mut stream);
+            stream
+        })
+        .collect();
+    let mut one_more = TcpStream::connect(at).expect("connects");
+    let _ = one_more.read_to_end(&mut rest);
+    assert_eq!(rest, b"");
+    assert_eq!((publisher.full(), publisher.not_admitted()), (1, 0));
+    drop(held);
+}
+
+#[test]
 fn a_subscriber_that_does_not_read_loses_messages_and_holds_up_nobody() {
     let (publisher, at) = on_tcp();
     let mut idle = TcpStream::connect(at).expect("connects");
@@ -124,10 +164,10 @@ fn a_socket_that_was_left_behind_is_replaced_and_one_in_use_is_not() {
     drop(std::os::unix::net::UnixListener::bind(&path).expect("binds"));
     assert!(path.exists());
     let address = Address::Ipc(path.clone());
-    let publisher = Publisher::listen(&address, WAITING).expect("replaces it");
-    Publisher::listen(&address, WAITING).expect_err("it is in use");
+    let publisher = Publisher::listen(&address, WAITING, nobody).expect("replaces it");
+    Publisher::listen(&address, WAITING, nobody).expect_err("it is in use");
     drop(publisher);
     std::fs::write(&path, "a file").expect("writes");
-    Publisher::listen(&address, WAITING).expect_err("no socket is there");
+    Publisher::listen(&address, WAITING, nobody).expect_err("no socket is there");
     assert_eq!(std::fs::read(&path).expect("reads"), b"a file");
 }

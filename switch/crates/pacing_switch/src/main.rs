@@ -31,7 +31,9 @@ use credentials::Credentials;
 use files::{read_limited, refuse_source};
 use notifications::{Address, Publisher};
 use options::{Ignored, Options, Realtime};
-use p4runtime_server::{Beside, Mappings, ServerConfig, Token, controller_queues};
+use p4runtime_server::{
+    Beside, Mappings, RefusalCount, ServerConfig, Standing, Token, controller_queues, standing_here,
+};
 use packet_trace::EventLog;
 use ports::{Port, PortDriver, PortOptions};
 use real_time::{Interface, RealTime};
@@ -178,7 +180,9 @@ fn run(options: &Options, mut ignored: Vec<String>) -> anyhow::Result<()> {
         None => None,
     };
 
-    let traces = TraceWriter::create(options.packet_trace.as_deref(), events(options))?;
+    let holders = (!options.virtual_time).then(|| holders(options)).flatten();
+    let events = events(options, holders.clone());
+    let traces = TraceWriter::create(options.packet_trace.as_deref(), events)?;
     switch.set_tracing(traces.as_ref().is_some_and(TraceWriter::takes_all));
     let mut losses = Losses::default();
     let switch = if options.virtual_time {
@@ -203,7 +207,7 @@ fn run(options: &Options, mut ignored: Vec<String>) -> anyhow::Result<()> {
                 bail!("--runtime-json: table entry {applied} has an at_ns, which needs --virtual");
             }
         }
-        let (switch, lost) = serve(switch, options, program, traces)?;
+        let (switch, lost) = serve(switch, options, program, traces, holders)?;
         losses = lost;
         switch
     };
@@ -298,36 +302,66 @@ fn start_thrift(
     Ok(thrift)
 }
 
+/// Opens a socket for subscribers. Holders on this machine may subscribe: subscribers take digests from
+/// controllers, and those of the event log make the switch slower.
+fn listen_for_subscribers(
+    address: &Address,
+    waiting: usize,
+    holders: Option<Vec<u32>>,
+) -> std::io::Result<Publisher> {
+    Publisher::listen(address, waiting, move |client, server| {
+        standing_here(client, server, holders.as_deref()) == Some(Standing::Holder)
+    })
+}
+
 /// Opens the socket for subscribers to notifications.
-fn publisher(options: &Options) -> anyhow::Result<Option<Arc<Publisher>>> {
+fn publisher(
+    options: &Options,
+    holders: Option<Vec<u32>>,
+) -> anyhow::Result<Option<Arc<Publisher>>> {
     let Some(address) = &options.notifications_addr else {
         return Ok(None);
     };
-    let publisher = Publisher::listen(address, NOTIFICATIONS_WAITING)
+    let publisher = listen_for_subscribers(address, NOTIFICATIONS_WAITING, holders)
         .with_context(|| format!("{address}; choose another address with --notifications-addr"))?;
     Ok(Some(Arc::new(publisher)))
 }
 
 /// Messages that subscribers to notifications and to events have lost.
-fn slow_subscribers([notifications, events]: [Option<Arc<Publisher>>; 2]) -> [DropCount; 2] {
+fn slow_subscribers([notifications, events]: &[Option<Arc<Publisher>>; 2]) -> [DropCount; 2] {
     let causes = [
         ("subscriber-slow", notifications),
         ("event-subscriber-slow", events),
     ];
     causes.map(|(cause, publisher)| DropCount {
         cause,
-        packets: publisher.map_or(0, |publisher| publisher.lost()),
+        packets: publisher.as_ref().map_or(0, |publisher| publisher.lost()),
     })
+}
+
+/// Connections of subscribers to notifications and to events that were refused.
+fn refused_subscribers(publishers: &[Option<Arc<Publisher>>; 2]) -> [RefusalCount; 2] {
+    let sum = |of: fn(&Publisher) -> u64| publishers.iter().flatten().map(|it| of(it)).sum();
+    [
+        RefusalCount {
+            cause: "subscriber-not-admitted",
+            count: sum(Publisher::not_admitted),
+        },
+        RefusalCount {
+            cause: "subscribers-full",
+            count: sum(Publisher::full),
+        },
+    ]
 }
 
 /// The event log, if it is asked for. Scripts for simple_switch ask for one that nobody reads, so an address
 /// that cannot be used does not keep the switch from starting.
-fn events(options: &Options) -> Option<Events> {
+fn events(options: &Options, holders: Option<Vec<u32>>) -> Option<Events> {
     let address = options.nanolog.as_ref().filter(|_| !options.virtual_time)?;
     let listening = address
         .parse::<Address>()
         .map_err(anyhow::Error::from)
-        .and_then(|address| Ok(Publisher::listen(&address, EVENTS_WAITING)?));
+        .and_then(|address| Ok(listen_for_subscribers(&address, EVENTS_WAITING, holders)?));
     match listening {
         Ok(publisher) => Some(Events {
             publisher: Arc::new(publisher),
@@ -429,19 +463,20 @@ fn mappings(path: Option<&Path>) -> anyhow::Result<Mappings> {
 
 /// Opens the interfaces, starts the control servers on threads of their own, and runs the
 /// switch on this one until a signal ends it. Returns the switch and the counts of frames that were
-/// lost or refused on the way from and to controllers. `program`: the one at the start.
+/// lost or refused on the way from and to controllers. `program`: the one at the start; `holders`: the
+/// users whose processes on this machine are trusted, `None`: all.
 fn serve(
     switch: Switch,
     options: &Options,
     program: Option<Vec<u8>>,
     traces: Option<TraceWriter>,
+    holders: Option<Vec<u32>>,
 ) -> anyhow::Result<(Switch, Losses)> {
     let access = access(options)?;
-    let holders = holders(options);
     let mappings = mappings(options.translation.as_deref())?;
     let listener = p4runtime_server::listen(options.grpc_server_addr)?;
     let thrift_listener = options.thrift_port.map(listen_for_thrift).transpose()?;
-    let publisher = publisher(options)?;
+    let publisher = publisher(options, holders.clone())?;
     let event_publisher = traces.as_ref().and_then(TraceWriter::publisher).cloned();
     let threads = options.has_threads(processors());
     let opened = open_ports(options, threads)?;
@@ -535,7 +570,11 @@ fn serve(
         controllers: counters.losses(),
         refusals: refusals.counts(),
     };
-    let slow = slow_subscribers([publisher, event_publisher]);
-    losses.controllers.notifications.extend(slow);
+    let publishers = [publisher, event_publisher];
+    losses
+        .controllers
+        .notifications
+        .extend(slow_subscribers(&publishers));
+    losses.refusals.extend(refused_subscribers(&publishers));
     Ok((switch, losses))
 }
