@@ -53,4 +53,8 @@ def _told() -> Iterator[None]:
         raise SwitchUnreadableError(str(error), gone=gone) from None
 
 
-_REFUSALS = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.RESOURCE_EXHAUSTED)
+_REFUSALS = (
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.PERMISSION_DENIED,
+)

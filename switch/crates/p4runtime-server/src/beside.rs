@@ -57,7 +57,7 @@ impl Beside {
     /// Whether a client may change something: a stranger may, as long as no holder has ever bid to be
     /// primary over P4Runtime.
     pub fn may_change(&self, standing: Standing) -> bool {
-        standing == Standing::Holder || !self.shared.sessions().arbitration.has_holder()
+        self.shared.may_act(standing)
     }
 
     /// Shows the other control server's refusals among this one's, in statistics.

@@ -30,6 +30,8 @@ pub(crate) enum Refusal {
     NotPrimary,
     /// A stranger asked to become primary after a holder had asked.
     Outbid,
+    /// A stranger asked for traces of packets beside a holder.
+    TraceOfStranger,
     /// The controller's role does not allow the request.
     Role,
     /// The limit of calls at once was reached.
@@ -47,7 +49,7 @@ pub(crate) enum Refusal {
 }
 
 /// All causes with their stable names.
-const CAUSES: [(Refusal, &str); 19] = [
+const CAUSES: [(Refusal, &str); 20] = [
     (Refusal::ConnectionsFull, "connections-full"),
     (
         Refusal::ConnectionsOfStrangersFull,
@@ -69,6 +71,7 @@ const CAUSES: [(Refusal, &str); 19] = [
     (Refusal::NoCredentials, "no-credentials"),
     (Refusal::NotPrimary, "not-primary"),
     (Refusal::Outbid, "outbid"),
+    (Refusal::TraceOfStranger, "trace-of-stranger"),
     (Refusal::Role, "role"),
     (Refusal::CallsFull, "calls-full"),
     (Refusal::BytesFull, "bytes-full"),

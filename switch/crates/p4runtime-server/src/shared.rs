@@ -284,6 +284,12 @@ impl Shared {
         }
     }
 
+    /// Whether a client may do more than read: a stranger may, as long as no holder has ever bid to be
+    /// primary.
+    pub(crate) fn may_act(&self, standing: Standing) -> bool {
+        standing == Standing::Holder || !self.sessions().arbitration.has_holder()
+    }
+
     /// The permissions of a role.
     pub(crate) fn scope(&self, role: &str) -> Arc<Scope> {
         self.sessions().arbitration.scope(role)

@@ -13,8 +13,11 @@ use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
 use crate::executor::{self, Executor};
+use crate::intake::caller;
 use crate::proto::pacer::v1 as pacer;
+use crate::refusals::Refusal;
 use crate::shared::Shared;
+use crate::standing::Client;
 
 /// Most packets that one watch traces.
 const COUNT_MAX: u64 = 1_000_000;
@@ -30,6 +33,22 @@ pub(crate) struct PacketTracingService {
 impl PacketTracingService {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self { shared }
+    }
+
+    /// Checks that a client may trace packets. Traces show what others send, and take time of the thread
+    /// that paces: a filter runs for each packet that comes in.
+    ///
+    /// # Errors
+    /// `PERMISSION_DENIED`: a stranger, beside a holder.
+    fn check(&self, client: Client) -> Result<(), Status> {
+        if self.shared.may_act(client.standing) {
+            return Ok(());
+        }
+        self.shared.refusals.count(Refusal::TraceOfStranger);
+        Err(Status::permission_denied(
+            "this switch has controllers of its own user or with credentials, and only they may trace \
+             packets; become one of them (its client certificate or token)",
+        ))
     }
 }
 
@@ -79,6 +98,7 @@ impl pacer::packet_tracing_server::PacketTracing for PacketTracingService {
         &self,
         request: Request<pacer::WatchRequest>,
     ) -> Result<Response<Traces>, Status> {
+        self.check(caller(&request)?.client)?;
         let request = request.into_inner();
         let options = options(&request)?;
         let left = options.count;
@@ -115,6 +135,7 @@ impl pacer::packet_tracing_server::PacketTracing for PacketTracingService {
         &self,
         request: Request<pacer::DryRunRequest>,
     ) -> Result<Response<pacer::DryRunResponse>, Status> {
+        self.check(caller(&request)?.client)?;
         let pacer::DryRunRequest { port, frame } = request.into_inner();
         let number = port_number(port)?;
         let trace = executor::with(&*self.shared.executor, move |switch| {

@@ -6,6 +6,7 @@ use p4runtime_server::ServerLimits;
 use p4runtime_server::proto::p4::v1 as p4;
 use p4runtime_server::proto::p4::v1::p4_runtime_client::P4RuntimeClient;
 use p4runtime_server::proto::pacer::v1 as pacer;
+use pacer::packet_tracing_client::PacketTracingClient;
 use pacer::traffic_manager_client::TrafficManagerClient;
 use prost::Message;
 use tonic::body::Body;
@@ -298,6 +299,31 @@ async fn a_stranger_that_is_primary_of_another_role_changes_nothing_beside_a_hol
     assert_eq!(refused.code(), Code::PermissionDenied);
     let told = stranger.arbitration().await.expect("open");
     assert_eq!(crate::support::code(&told), Code::NotFound);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_stranger_traces_no_packets_beside_a_holder() {
+    let server = Server::among_strangers(ServerLimits::default()).await;
+    let mut client = PacketTracingClient::new(server.channel().await);
+    let watch = pacer::WatchRequest {
+        count: 1,
+        ..Default::default()
+    };
+    let alone = client.watch(watch.clone()).await;
+    alone.expect("nobody else is there");
+    let _holder = holder(&server).await;
+    let refused = client.watch(watch.clone()).await.expect_err("a stranger");
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    let dry_run = pacer::DryRunRequest {
+        port: 1,
+        ..Default::default()
+    };
+    let refused = client.dry_run(dry_run).await.expect_err("a stranger");
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    let watched = client.watch(with_token(watch)).await;
+    watched.expect("a holder");
+    assert_eq!(refusals(&server, "trace-of-stranger").await, 2);
     server.stop().await;
 }
 
