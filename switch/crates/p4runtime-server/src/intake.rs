@@ -20,6 +20,7 @@ use tonic::server::NamedService;
 use tonic::{Code, Status};
 use tower_service::Service;
 
+use crate::answer;
 use crate::connections::Peer;
 use crate::proto::p4::v1 as p4;
 use crate::refusals::Refusal;
@@ -59,7 +60,7 @@ struct Claims {
     role: String,
 }
 
-/// The shares of the server's limits that a call holds until it ends.
+/// The shares of the server's limits that a call holds until its client has taken the answer.
 #[derive(Debug)]
 pub(crate) struct Taken {
     _call: OwnedSemaphorePermit,
@@ -182,7 +183,10 @@ where
             }
             let method = method(&shared, name);
             match take_in(&shared, &pools, client, method, request).await {
-                Ok((request, _taken)) => unary.call(request).await,
+                Ok((request, taken)) => {
+                    let response = unary.call(request).await?;
+                    Ok(response.map(|body| answer::holding(body, taken)))
+                }
                 Err(status) => Ok(status.into_http()),
             }
         })

@@ -30,6 +30,7 @@ pub mod server;
 pub mod tm_service;
 mod tracing_service;
 
+mod answer;
 mod batch;
 mod beside;
 mod connections;

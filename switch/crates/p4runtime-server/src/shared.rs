@@ -44,7 +44,7 @@ pub struct ServerLimits {
     pub remote_connections: usize,
     /// Most of these from one address.
     pub remote_connections_per_address: usize,
-    /// Most calls of holders under way at once; streams do not count.
+    /// Most calls of holders under way at once, each until its answer is taken; streams do not count.
     pub calls: usize,
     /// Most calls of strangers under way at once.
     pub stranger_calls: usize,

@@ -63,6 +63,20 @@ async fn refusals(server: &Server, cause: &str) -> u64 {
     refusal.expect("a cause").count
 }
 
+/// Calls a method with this body. Nothing of the answer's body is read.
+async fn post(channel: &Channel, method: &str, body: Body) -> http::Response<Body> {
+    let request = http::Request::post(format!("http://switch/p4.v1.P4Runtime/{method}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(body)
+        .expect("a request");
+    let mut channel = channel.clone();
+    std::future::poll_fn(|cx| channel.poll_ready(cx))
+        .await
+        .expect("connected");
+    channel.call(request).await.expect("answered")
+}
+
 /// Calls a method with these bytes as its body; they are all of it if it `ends`.
 async fn call(channel: &Channel, method: &str, bytes: Vec<u8>, ends: bool) -> Code {
     let mut held = None;
@@ -81,16 +95,7 @@ async fn call(channel: &Channel, method: &str, bytes: Vec<u8>, ends: bool) -> Co
             tokio_stream::wrappers::ReceiverStream::new(receiver),
         ))
     };
-    let request = http::Request::post(format!("http://switch/p4.v1.P4Runtime/{method}"))
-        .header("content-type", "application/grpc")
-        .header("te", "trailers")
-        .body(body)
-        .expect("a request");
-    let mut channel = channel.clone();
-    std::future::poll_fn(|cx| channel.poll_ready(cx))
-        .await
-        .expect("connected");
-    let response = channel.call(request).await.expect("answered");
+    let response = post(channel, method, body).await;
     let status = response.headers().get("grpc-status").cloned();
     let status = match status {
         Some(status) => Some(status),
@@ -229,6 +234,41 @@ async fn what_strangers_take_holders_do_not_miss() {
     for call in waiting {
         call.abort();
     }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_taken_counts_as_a_call() {
+    let server = Server::among_strangers(ServerLimits {
+        stranger_calls: 2,
+        ..ServerLimits::default()
+    })
+    .await;
+    let _controller = server.controller("kinds").await;
+    let channel = Channel::from_shared(server.uri.clone()).expect("uri");
+    let channel = channel.initial_stream_window_size(1_000).connect().await;
+    let channel = channel.expect("connects");
+    let request = enveloped(&p4::GetForwardingPipelineConfigRequest {
+        device_id: DEVICE,
+        ..Default::default()
+    });
+    let mut answers = Vec::new();
+    for _ in 0..2 {
+        let body = Body::new(Full::new(request.clone().into()));
+        answers.push(post(&channel, "GetForwardingPipelineConfig", body).await);
+    }
+    let mut client = P4RuntimeClient::new(channel);
+    let capabilities = p4::CapabilitiesRequest::default();
+    let refused = client.capabilities(capabilities.clone()).await;
+    let refused = refused.expect_err("two answers are there");
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert_eq!(refusals(&server, "calls-full").await, 1);
+    for answer in answers {
+        let taken = answer.into_body().collect().await.expect("a body");
+        assert!(taken.to_bytes().len() > 50_000);
+    }
+    let another = client.capabilities(capabilities).await;
+    another.expect("the answers are taken");
     server.stop().await;
 }
 
