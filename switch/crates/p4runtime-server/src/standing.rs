@@ -9,8 +9,8 @@ use crate::sock_diag::{self, Found};
 pub enum Standing {
     /// A process on this machine of another user. It may control the switch while no holder does.
     Stranger,
-    /// A process on this machine of the switch's own user or of root, or a client with a certificate
-    /// or the token of the switch.
+    /// A process on this machine of the switch's own user, of root, or of a user that the switch is told to
+    /// trust, or a client with a certificate or the token of the switch.
     Holder,
 }
 

@@ -36,6 +36,7 @@ use p4runtime_server::{
 };
 use packet_trace::EventLog;
 use ports::{Port, PortDriver, PortOptions};
+use privileges::Identity;
 use real_time::{Interface, RealTime};
 use report::Losses;
 use runtime_file::RuntimeFile;
@@ -266,9 +267,21 @@ fn holders(options: &Options) -> Option<Vec<u32>> {
         say("pacing_switch: the kernel does not say whose a connection is: all users are alike\n");
         return None;
     }
+    Some(trusted_users(options))
+}
+
+/// Root, the switch's own user before and after it becomes another one, and the users of controllers.
+fn trusted_users(options: &Options) -> Vec<u32> {
     let own = rustix::process::geteuid().as_raw();
-    let becomes = options.user.as_ref().map(privileges::Identity::user);
-    Some([0, own].into_iter().chain(becomes).collect())
+    let becomes = options.user.as_ref().map(Identity::user);
+    let mut users: Vec<u32> = [0, own].into_iter().chain(becomes).collect();
+    for name in &options.controller_user {
+        match Identity::named(name) {
+            Ok(known) => users.push(known.user()),
+            Err(error) => say(&format!("pacing_switch: --controller-user: {error}\n")),
+        }
+    }
+    users
 }
 
 /// Opens the port of the Thrift server.
@@ -577,4 +590,23 @@ fn serve(
         .extend(slow_subscribers(&publishers));
     losses.refusals.extend(refused_subscribers(&publishers));
     Ok((switch, losses))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_of_a_controller_is_trusted_and_an_unknown_one_is_left_out() {
+        let trusted = |arguments: &str| {
+            let words = format!("pacing_switch --no-p4{arguments}");
+            let matches = Options::command().get_matches_from(words.split(' '));
+            trusted_users(&Options::from_arg_matches(&matches).expect("valid"))
+        };
+        let own = trusted("");
+        assert_eq!(trusted(" --controller-user no-such-user-here"), own);
+        let nobody = Identity::named("nobody").expect("every machine has it");
+        let with_nobody = [own, vec![nobody.user()]].concat();
+        assert_eq!(trusted(" --controller-user nobody"), with_nobody);
+    }
 }

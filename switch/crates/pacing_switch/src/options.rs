@@ -123,6 +123,11 @@ pub struct Options {
     #[arg(long, value_name = "USER[:GROUP]", value_parser = Identity::named)]
     pub user: Option<Identity>,
 
+    /// Trust processes of this user on this machine like those of the switch's own user, because a
+    /// controller runs as it; may be repeated. A user that does not exist is left out.
+    #[arg(long, value_name = "USER")]
+    pub controller_user: Vec<String>,
+
     /// Port whose packets go to and come from the controller (1 to 511).
     #[arg(long, value_name = "PORT",
           value_parser = clap::value_parser!(u16).range(1..=i64::from(PORT_MAX)))]
