@@ -108,6 +108,15 @@ def test_a_file_of_something_else_is_refused(path: Path, content: str) -> None:
         Users(path=path)
 
 
+def test_a_path_that_cannot_be_read_is_an_error_and_not_no_users(path: Path) -> None:
+    users.add(path, "alice", "read", TODAY)
+    with pytest.raises(ConfigError, match="--tokens"):
+        users.read(path / "below")
+    # As a folder that the controller may not look into, but also for root.
+    with pytest.raises(ConfigError, match="--tokens"):
+        users.read(path.with_name("x" * 300))
+
+
 def test_a_changed_file_is_read_again(path: Path) -> None:
     known = Users(path=path)
     assert known.required

@@ -67,11 +67,16 @@ def read(path: Path) -> dict[str, Entry]:
     """Return the users of a file by name; none if there is no file.
 
     Raises:
-        ConfigError: other users can read or change the file, or it is not a file of users.
+        ConfigError: other users can read or change the file, it is not a file of users, or it cannot
+            be read.
 
     """
-    if not path.exists():
+    try:
+        path.stat()
+    except FileNotFoundError:
         return {}
+    except OSError as error:
+        raise ConfigError(f"--tokens {path}: {error.strerror}") from None
     check_private("--tokens", path, group_may_read=False, in_own_folder=True)
     try:
         found = _Content.model_validate_json(path.read_bytes()).users
