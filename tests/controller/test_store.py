@@ -745,6 +745,12 @@ def test_a_store_must_be_named_rightly() -> None:
             asyncio.run(open_store(wrong))
 
 
+@pytest.mark.parametrize("members", ["192.0.2.1:2379", "127.0.0.1:2379,[2001:db8::1]:2379"])
+def test_a_password_is_not_sent_in_clear_to_another_machine(members: str) -> None:
+    with pytest.raises(StoreError, match="in clear"):
+        asyncio.run(open_store(f"etcd://pacer@{members}/test", password="x" * 16))
+
+
 def test_an_etcd_that_is_not_there_is_named() -> None:
     with pytest.raises(StoreError, match=r"etcd at 127\.0\.0\.1:1/pacer"):
         asyncio.run(open_store("etcd://127.0.0.1:1"))

@@ -5,13 +5,13 @@ web site that is open in a local browser can send requests, too. The server reco
 headers Host and Origin, and refuses them.
 """
 
-import ipaddress
 from collections.abc import Iterable
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from pacer_controller.addresses import is_loopback
 from pacer_controller.api.errors import respond
 from pacer_controller.api.roles import allows, enough, is_open, needed
 from pacer_controller.connections import ADMIT
@@ -119,12 +119,8 @@ class Access:
         except ValueError:
             return False
         server = scope.get("server")
-        if host in self._names or (server is not None and host == server[0]):
-            return True
-        try:
-            return ipaddress.ip_address(host).is_loopback
-        except ValueError:
-            return False
+        is_own = host in self._names or (server is not None and host == server[0])
+        return is_own or is_loopback(host)
 
     def _report(self, scope: Scope, cause: str, had: str, user: str | None) -> None:
         client = scope["client"][0] if scope.get("client") else None

@@ -1,6 +1,5 @@
 """One connection to the controller's REST interface, and its errors in a user's words."""
 
-import ipaddress
 import json
 import ssl
 from collections.abc import Iterator, Mapping
@@ -10,6 +9,8 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 import httpx
+
+from pacer_controller.addresses import is_loopback
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 TIMEOUT_S = 30.0
@@ -102,7 +103,7 @@ class Connection:
         self._host = parsed.hostname
         if token is not None and (not token.isascii() or not token.isprintable()):
             raise UsageError("PACER_TOKEN has characters that no token has")
-        if token and parsed.scheme == "http" and not _is_loopback(parsed.hostname):
+        if token and parsed.scheme == "http" and not is_loopback(parsed.hostname):
             raise UsageError(
                 f"--url {url}: PACER_TOKEN would be sent in clear over the network: use https://"
             )
@@ -115,7 +116,7 @@ class Connection:
             timeout=httpx.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
             verify=_trust(authority),
             # A proxy named in the environment cannot reach this machine's loopback.
-            trust_env=not _is_loopback(self._host),
+            trust_env=not is_loopback(self._host),
         )
 
     def close(self) -> None:
@@ -227,13 +228,6 @@ def _trust(authority: str | None) -> ssl.SSLContext | bool:
         return ssl.create_default_context(cafile=authority)
     except ssl.SSLError:
         raise UsageError(f"--ca {authority}: not a file of certificates (PEM)") from None
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _reason(error: Exception) -> str:

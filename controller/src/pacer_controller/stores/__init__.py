@@ -5,9 +5,11 @@
 - `etcd`: a cluster, for any number.
 """
 
+import logging
 import re
 from pathlib import Path
 
+from pacer_controller.addresses import is_loopback
 from pacer_controller.stores.base import (
     EVENTS_KEPT,
     SWITCHES,
@@ -40,6 +42,8 @@ __all__ = [
     "open_store",
 ]
 
+_LOG = logging.getLogger(__name__)
+
 _ETCD = re.compile(r"etcd://(?:(?P<user>[^@/]+)@)?(?P<members>[^/]+)(?P<prefix>/[^?#]*)?")
 _MEMBER = re.compile(r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}")
 
@@ -65,7 +69,8 @@ async def open_store(
         lease_s: the time to live of the controller's lease in etcd, in seconds.
 
     Raises:
-        StoreError: the URL is not valid, or the store cannot be used.
+        StoreError: the URL is not valid, the password would be sent in clear, or the store cannot be
+            used.
 
     """
     if url.startswith("sqlite:"):
@@ -76,6 +81,8 @@ async def open_store(
         raise StoreError(
             f"store {url!r}: want sqlite:PATH or etcd://HOST:PORT[,HOST:PORT...][/PREFIX]"
         )
+    if authority is None and certificate is None:
+        _check_clear(url, members, password)
     # Imported only if needed: the import of etcd's messages takes a noticeable time.
     from pacer_controller.stores.etcd.client import Access
     from pacer_controller.stores.etcd.leases import LEASE_S
@@ -84,3 +91,20 @@ async def open_store(
     access = Access(members, authority, certificate, key, found["user"], password)
     prefix = (found["prefix"] or "/pacer").rstrip("/") + "/"
     return await EtcdStore.open(access, prefix, lease_s or LEASE_S)
+
+
+def _check_clear(url: str, members: list[str], password: str | None) -> None:
+    """Check a store without TLS.
+
+    Raises:
+        StoreError: the password would be sent in clear to another machine.
+
+    """
+    hosts = [member.rpartition(":")[0].strip("[]") for member in members]
+    if all(map(is_loopback, hosts)):
+        return
+    if password is not None:
+        raise StoreError(
+            f"store {url!r}: the password would be sent in clear over the network: give --store-ca"
+        )
+    _LOG.warning("store %s: without TLS, whoever reaches etcd may change every switch", url)
