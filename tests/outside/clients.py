@@ -84,12 +84,8 @@ class Client:
     def _note(self, call: Call, answer: httpx.Response) -> None:
         status = answer.status_code
         if call.kind == "read":
-            if status == 200:
-                self._history.end(call, "done", str(answer.json()["rate_bps"]))
-            elif status == 404:
-                self._history.end(call, "done", None)
-            return
-        if status < 300:
+            note_read(self._history, call, answer)
+        elif status < 300:
             self._history.end(call, "done")
         elif call.kind == "delete" and status == 404:
             # Nothing was there to delete, which counts as a read of absence.
@@ -99,3 +95,12 @@ class Client:
             self._history.refuse(call)
         else:
             self._history.end(call, "unknown")
+
+
+def note_read(history: History, call: Call, answer: httpx.Response) -> bool:
+    """Note the answer to a read; return whether it tells the class."""
+    if answer.status_code == 200:
+        history.end(call, "done", str(answer.json()["rate_bps"]))
+    elif answer.status_code == 404:
+        history.end(call, "done", None)
+    return answer.status_code in (200, 404)

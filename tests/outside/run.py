@@ -5,9 +5,10 @@
 Three members of etcd, three controllers and ten switches run in network namespaces. Within 5 s of
 the end of the last fault, every switch must hold its desired state, by the controllers' word and by
 the switch's own tables, which are read over P4Runtime. The answers to clients must be linearizable
-(checker/main.go), and the switches of a killed controller must be taken over in time. No switch may
-have accepted changes of two controllers at a time, by its own list (writers.py). In 30 minutes or
-more, clients must get 10,000 writes acknowledged.
+(checker/main.go), with a last read of every class among them, and the switches of a killed
+controller must be taken over in time. No switch may have accepted changes of two controllers at a
+time, by its own list (writers.py). In 30 minutes or more, clients must get 10,000 writes
+acknowledged.
 The summary, the history and all logs are in the folder of the results.
 
 Clocks do not jump here: a time namespace sets a clock only when it is made.
@@ -29,7 +30,7 @@ from typing import Any
 import grpc
 import httpx
 
-from clients import Client, Target
+from clients import Client, Target, note_read
 from cluster import GRPC, LEASE_S, ROOT, Cluster, Node
 from faults import Faults, sleep_until
 from history import History
@@ -141,11 +142,12 @@ def inside(options: argparse.Namespace) -> int:
     finally:
         stop.set()
         talking.join()
-        history.close()
     cluster.wait_driven(SETTLE_S)
     while (wrong := unlike_desired(cluster, tables)) and time.monotonic() - undone_s < SETTLE_S:
         time.sleep(0.1)
     equal_s = time.monotonic() - undone_s
+    unread = read_all(cluster, target, history)
+    history.close()
     watch.close()
     cluster.stop()
     checked = subprocess.run(
@@ -164,6 +166,7 @@ def inside(options: argparse.Namespace) -> int:
         "linearizable": checked.returncode == 0,
         "equal_after_s": round(equal_s, 2),
         "wrong": wrong,
+        "unread": unread,
         "spans": {name: len(spans) for name, spans in watch.spans.items()},
         "wrong_writers": watch.wrong(),
         "takeovers": len(late_s),
@@ -172,7 +175,7 @@ def inside(options: argparse.Namespace) -> int:
     (out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     print(json.dumps(summary, indent=1), checked.stdout, checked.stderr, sep="\n")
     good = checked.returncode == 0 and not wrong and equal_s <= EQUAL_S
-    good = good and not summary["wrong_writers"]
+    good = good and not unread and not summary["wrong_writers"]
     if options.minutes >= LONG_MINUTES:
         good = good and history.acknowledged >= ACKNOWLEDGED_LEAST
     return 0 if good and max(late_s, default=0.0) <= TAKEOVER_S else 1
@@ -182,6 +185,25 @@ def _percentiles(values: list[float]) -> dict[str, float]:
     if not values:
         return {}
     return {"median": round(statistics.median(values), 2), "max": round(max(values), 2)}
+
+
+def read_all(cluster: Cluster, target: Target, history: History) -> list[str]:
+    """Read every class, so that the history shows a write that is lost after its last read.
+
+    Returns the classes of which no controller tells.
+    """
+    unread = []
+    for key in (f"{s}/c{number}" for s in target.switches for number in range(target.classes)):
+        switch, _, name = key.partition("/")
+        call = history.begin(CLIENTS, key, "read")
+        try:
+            answer = cluster.ask(cluster.urls[0], f"/v1/switches/{switch}/classes/{name}")
+        except httpx.HTTPError:
+            unread.append(key)
+            continue
+        if not note_read(history, call, answer):
+            unread.append(key)
+    return unread
 
 
 def _talk(target: Target, history: History, seed: int, stop: threading.Event) -> None:

@@ -102,6 +102,7 @@ def test_some_seconds_of_faults(tmp_path: Path) -> None:
     # `make faults` measures the time, since a busy machine is slower.
     assert summary["linearizable"], done.stdout
     assert summary["wrong"] == [], done.stdout
+    assert summary["unread"] == [], done.stdout
     assert summary["wrong_writers"] == [], done.stdout
     assert all(summary["spans"].values()), done.stdout
     assert summary["acknowledged"] > 0
