@@ -17,6 +17,7 @@ from pacer_controller import server, users
 from pacer_controller.api.roles import RULES, allows, enough, needed
 from pacer_controller.cli import render
 from pacer_controller.config import ConfigError
+from pacer_controller.service.core import DENIED_BURST
 from pacer_controller.users import ROLES, Role, Users
 from rest_client import Client, problem
 
@@ -241,6 +242,20 @@ def test_events_say_who_did_it(guarded: Client, tokens: dict[str, str]) -> None:
         ("change", "token", "cron"),
         ("denied", "reader", None),
     ]
+
+
+def test_guessing_displaces_no_events_of_changes(guarded: Client, tokens: dict[str, str]) -> None:
+    asked(guarded, tokens["rates"], "PUT", CLASS, {"rate": "1Mbit"})
+    guesses = 5 * DENIED_BURST
+    for _ in range(guesses):
+        problem(asked(guarded, "guess", "GET", "/v1/state"), 401)
+    counts = asked(guarded, tokens["read"], "GET", "/v1/controller").json()["refusals"]
+    assert counts["no-token"] == guesses
+    listed = asked(guarded, tokens["read"], "GET", "/v1/events?limit=1000").json()["events"]
+    kinds = [one["kind"] for one in listed]
+    assert kinds[0] == "change"
+    # One more for each minute that the guesses take.
+    assert 0 < kinds.count("denied") < 2 * DENIED_BURST
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,10 @@ PAUSE_S = 0.1
 MOVE_S = 2.0
 """Longest wait for the conflicting write."""
 
-DENIED_PAUSE_S = 1.0
-"""Shortest time between two events of denied requests, so that guessing does not fill the disk."""
+DENIED_EVERY_S = 60.0
+DENIED_BURST = 60
+"""Denied requests have an event in so many seconds in the long run, and so many at once. Otherwise
+guessing would displace the events of changes, of which the store keeps EVENTS_KEPT."""
 
 
 class Attempt:
@@ -146,7 +148,8 @@ class Service:
         self._permits = Permits()
         self._running = False
         self.refusals = Refusals()
-        self._denied_s = self._probed_s = float("-inf")
+        self._probed_s = self._denied_full_s = float("-inf")
+        """The time of the last probe, and that when the allowance of DENIED_BURST is full again."""
         self._writable = False
         self.closing = asyncio.Event()
         """Set when streams should end, before the service stops."""
@@ -322,11 +325,11 @@ class Service:
         return self._writable
 
     def count_denied(self, cause: str, message: str, data: Mapping[str, Any]) -> None:
-        """Count a denied request; record an event, unless the last one is newer than 1 s."""
+        """Count a denied request; record an event, unless there were many of late."""
         self.refusals.count(cause)
         now_s = time.monotonic()
-        if now_s - self._denied_s >= DENIED_PAUSE_S:
-            self._denied_s = now_s
+        if self._denied_full_s <= now_s + (DENIED_BURST - 1) * DENIED_EVERY_S:
+            self._denied_full_s = max(self._denied_full_s, now_s) + DENIED_EVERY_S
             self.events.record("denied", None, message, data)
 
     # ---- switches ----
