@@ -15,8 +15,8 @@ pub(crate) struct Control {
     pub(crate) beside: Beside,
     pub(crate) limits: ThriftLimits,
     pub(crate) refusals: Arc<ThriftRefusals>,
-    /// Long answers under way.
-    long_answers: Arc<AtomicUsize>,
+    /// Long answers under way, of holders and of strangers.
+    long_answers: [Arc<AtomicUsize>; 2],
 }
 
 /// A long answer under way, until it is dropped.
@@ -34,7 +34,7 @@ impl Control {
             beside,
             limits,
             refusals,
-            long_answers: Arc::default(),
+            long_answers: Default::default(),
         }
     }
 
@@ -171,16 +171,20 @@ impl Control {
     ///
     /// # Errors
     /// There is none.
-    pub(crate) fn long_answer(&self) -> thrift::Result<LongAnswer> {
-        let place = LongAnswer(Arc::clone(&self.long_answers));
-        let before = self.long_answers.fetch_add(1, Ordering::AcqRel);
-        if before < self.limits.long_answers {
+    pub(crate) fn long_answer(&self, standing: Standing) -> thrift::Result<LongAnswer> {
+        let [of_holders, of_strangers] = &self.long_answers;
+        let (under_way, most) = match standing {
+            Standing::Holder => (of_holders, self.limits.long_answers),
+            Standing::Stranger => (of_strangers, self.limits.long_answers / 2),
+        };
+        let place = LongAnswer(Arc::clone(under_way));
+        let before = under_way.fetch_add(1, Ordering::AcqRel);
+        if before < most {
             return Ok(place);
         }
         self.refusals.count(Refusal::AnswersFull);
         Err(application(format!(
-            "{} long answers are under way already, the most at once; try again",
-            self.limits.long_answers
+            "{most} long answers are under way already, the most at once; try again"
         )))
     }
 

@@ -17,7 +17,8 @@ pub struct ThriftLimits {
     pub list_elements: usize,
     /// Most entries, members, groups or cells in an answer.
     pub answer_elements: usize,
-    /// Most answers with more than a few elements at once, for all clients together.
+    /// Most answers with more than a few elements at once, for all holders together. Strangers may have half
+    /// as many, beside those of holders.
     pub long_answers: usize,
     /// How long a message may take to come after its first byte, and an answer to be taken.
     pub message_time: Duration,

@@ -539,15 +539,25 @@ fn members_and_groups_as_in_bmv2() {
 
 #[test]
 fn long_answers_with_members_or_groups_have_limits() {
+    long_answers_are_refused(0, None);
+}
+
+#[test]
+fn strangers_have_long_answers_of_their_own_and_half_as_many() {
+    long_answers_are_refused(1, Some(Vec::new()));
+}
+
+/// With this limit no long answer is given to a client, which is a stranger unless `holders` is `None`.
+fn long_answers_are_refused(long_answers: usize, holders: Option<Vec<u32>>) {
     const OBJECTS: i32 = 4_097;
     let program = changed(PROGRAM, |json| {
         json["pipelines"][0]["action_profiles"][0]["max_size"] = OBJECTS.into();
     });
     let limits = ThriftLimits {
-        long_answers: 0,
+        long_answers,
         ..ThriftLimits::default()
     };
-    let bench = Bench::with(&program, limits, None);
+    let bench = Bench::with(&program, limits, holders);
     let mut client = bench.standard();
     let paths = || "KindsIngress.paths".to_owned();
     for handle in 0..OBJECTS {

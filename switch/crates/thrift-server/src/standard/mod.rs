@@ -129,7 +129,7 @@ impl Standard {
             return Err(self.control.too_long(what));
         }
         if elements > SHORT_ANSWER {
-            *self.held.borrow_mut() = Some(self.control.long_answer()?);
+            *self.held.borrow_mut() = Some(self.control.long_answer(self.standing)?);
         }
         Ok(())
     }
