@@ -21,7 +21,9 @@ from finsy.proto import p4r, p4r_grpc
 LIMIT_S = 5
 ANNOUNCED_BYTES = 60 << 20
 PROGRAM_BYTES = 8 << 20
-KINDS = 5
+KINDS = 7
+WATCH = b"\x18\x01"
+"""A WatchRequest for one packet."""
 
 CONNECTIONS = {"p4runtime": 64, "rest": 64, "thrift": 12}
 """Connections that are held in silence. Thrift's server has 16 for all strangers, and each call of
@@ -39,6 +41,8 @@ def p4runtime_calls(address: str) -> Iterator[Callable[[], object]]:
     read = p4r.ReadRequest(entities=[p4r.Entity(table_entry=p4r.TableEntry())])
     config = p4r.ForwardingPipelineConfig(p4_device_config=bytes(ANNOUNCED_BYTES))
     push = p4r.SetForwardingPipelineConfigRequest(election_id=election_id, config=config)
+    pull = p4r.GetForwardingPipelineConfigRequest()
+    watch = channel.unary_stream("/pacer.v1.PacketTracing/Watch")
     yield from itertools.cycle(
         [
             lambda: list(stub.StreamChannel(iter([stream]), timeout=LIMIT_S)),
@@ -46,6 +50,8 @@ def p4runtime_calls(address: str) -> Iterator[Callable[[], object]]:
             lambda: list(stub.Read(read, timeout=LIMIT_S)),
             lambda: stub.Capabilities(p4r.CapabilitiesRequest(), timeout=LIMIT_S),
             lambda: stub.SetForwardingPipelineConfig(push, timeout=LIMIT_S),
+            lambda: stub.GetForwardingPipelineConfig(pull, timeout=LIMIT_S),
+            lambda: list(watch(WATCH, timeout=LIMIT_S)),
         ]
     )
 

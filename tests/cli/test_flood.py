@@ -44,6 +44,7 @@ def test_another_user_of_the_machine_is_a_stranger(flooded: dict[str, Any]) -> N
     refusals = flooded["stranger"]["refusals"]
     assert refusals["outbid"] > 0
     assert refusals["not-primary"] > 0
+    assert refusals["trace-of-stranger"] > 0
 
 
 def test_another_user_of_the_machine_floods_thrifts_port(flooded: dict[str, Any]) -> None:
