@@ -33,7 +33,15 @@ class Faults:
     def make(self) -> Fault:
         """Make a fault."""
         chosen = self._random.choice(
-            (self._kill, self._pause, self._part, self._silence, self._part_etcd, self._fill)
+            (
+                self._kill,
+                self._lose_power,
+                self._pause,
+                self._part,
+                self._silence,
+                self._part_etcd,
+                self._fill,
+            )
         )
         fault = chosen()
         kind = fault.name.partition(" ")[0]
@@ -56,6 +64,19 @@ class Faults:
         node = self._node()
         node.kill()
         return Fault(f"kill {node.name}", node.start)
+
+    def _lose_power(self) -> Fault:
+        """Let the machine of a controller lose power: its connections stay open at their other ends."""
+        one = self._random.choice(self._cluster.controllers)
+        others = (*self._cluster.etcd, *self._cluster.switches)
+        self._hosts.part([one.host], [other.host for other in others])
+        one.kill()
+
+        def restore() -> None:
+            self._heal()
+            one.start()
+
+        return Fault(f"power {one.name}", restore)
 
     def _pause(self) -> Fault:
         node = self._node()

@@ -73,15 +73,15 @@ def build_checker(directory: Path) -> Path:
 def make_faults(faults: Faults, cluster: Cluster, minutes: float) -> tuple[list[float], float]:
     """Make faults for some minutes.
 
-    Returns how long after a killed controller's lease had ended all switches were driven, and the
-    time at which the last fault ended.
+    Returns how long after the end of a controller's lease all switches were driven, for each that
+    was killed or lost its power, and the time at which the last fault ended.
     """
     end_s = time.monotonic() + 60 * minutes
     late_s = []
     while True:
         fault = faults.make()
         print(f"{end_s - time.monotonic():6.0f} s left: {fault.name}", flush=True)
-        if fault.name.startswith("kill c"):
+        if fault.name.startswith(("kill c", "power c")):
             late_s.append(max(0.0, cluster.wait_driven(SETTLE_S) - LEASE_S))
         sleep_until(end_s, faults.duration_s())
         fault.undo()
