@@ -13,6 +13,7 @@ from pacer_controller.fields import Rate, Strict, examples, refuse, show
 from pacer_controller.problems import FieldErrors
 from pacer_controller.queue_words import (
     AQMS,
+    DEPTH_MOST_BYTES,
     SCHEDULERS,
     SWITCH_BUFFER,
     WordsError,
@@ -81,7 +82,7 @@ class QueueSpec(Strict):
     fifo_bytes: int | None = Field(
         default=None,
         ge=1,
-        le=2**40,
+        le=DEPTH_MOST_BYTES,
         description="Depth in bytes. Default: the port's `fifo_bytes`.",
     )
     packets: int | None = Field(
@@ -105,7 +106,7 @@ class QueueSpec(Strict):
     burst_bytes: int | None = Field(
         default=None,
         ge=0,
-        le=2**40,
+        le=DEPTH_MOST_BYTES,
         description="Bytes that it may make up after others have kept it waiting; only with "
         "`rate`. Default: 1518.",
     )

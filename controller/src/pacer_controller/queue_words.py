@@ -14,6 +14,9 @@ NO_AQM = "none"
 SWITCH_BUFFER = "switch"
 """The buffer of the switch, in place of the size of a port's own."""
 
+DEPTH_MOST_BYTES = 2**40
+"""The largest depth of a queue."""
+
 SCHEDULERS = "strict, drr:4:2:1, wfq:4:2:1 or a tree such as strict{q2+wfq{q1:4+q0}}"
 AQMS = (
     "none, codel[:TARGET[:INTERVAL]], fq_codel[:TARGET[:INTERVAL]], pie[:TARGET], "

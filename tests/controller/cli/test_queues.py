@@ -10,7 +10,7 @@ from test_commands import Pacer, at
 
 from controller_harness import Controller, Network, Switch, eventually
 from pacer_controller.cli.connection import UsageError
-from pacer_controller.cli.queues import changed, parse, quantile_below_ns, told
+from pacer_controller.cli.queues import changed, parse, quantile_below_ns, requested, told
 from pacer_controller.cli.top import Screen
 
 FRAME = b"\xff" * 6 + b"\x02\0\0\0\0\x01" + b"\x88\xb5" + bytes(46)
@@ -66,6 +66,20 @@ def test_quantiles_are_the_ends_of_buckets() -> None:
     sojourn = {"buckets": [5, 0, 0, 4, 1], "max_ns": 9}
     assert [quantile_below_ns(sojourn, part) for part in (0.5, 0.9, 0.99)] == [0, 8, 9]
     assert quantile_below_ns({"buckets": [0, 0], "max_ns": 0}, 0.5) is None
+
+
+def test_what_only_thrift_can_set_ends_with_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = [
+        {"queue": 0, "rate_pps": 1_000, "fifo_packets": 64, "fifo_bytes": 2**64 - 1},
+        {"queue": 1, "fifo_packets": 0},
+    ]
+    actual = {"queues": 2, "scheduler": "strict", "settings": settings}
+    kept = requested({"egress_queues": actual})
+    assert kept["settings"] == [{"queue": 0, "packets": 64, "fifo_bytes": 2**40}, {"queue": 1}]
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split(" ends: ")[0] for line in said] == ["q0.rate=1000pps", "q1.packets=0"]
+    # The controller's own state has no such settings.
+    assert requested({"desired": {"egress_queues": actual}}) == actual
 
 
 def test_words_change_what_they_name() -> None:

@@ -16,7 +16,7 @@ from pacer_controller.cli.resources import KINDS
 from pacer_controller.cli.session import Session
 from pacer_controller.cli.words import read_rate, read_size, read_whole
 from pacer_controller.problems import did_you_mean
-from pacer_controller.queue_words import SWITCH_BUFFER
+from pacer_controller.queue_words import DEPTH_MOST_BYTES, SWITCH_BUFFER
 from pacer_controller.rates import format_rate
 
 QUANTILES = {"P50": 0.5, "P99": 0.99}
@@ -258,17 +258,38 @@ _ASKED = {"fifo_packets": "packets", "rate_bps": "rate", "min_rate_bps": "min_ra
 """Members of a port's actual queues whose names differ from those of the request."""
 
 
-def _asked(view: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the requested egress queues of a port, or else the actual ones, as PUT takes them."""
+def requested(view: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the requested egress queues of a port, or else the actual ones, as PUT takes them.
+
+    What only Thrift can set is left out, with a note.
+    """
     asked = (view.get("desired") or {}).get("egress_queues")
     if isinstance(asked, dict):
         return asked
     actual = view.get("egress_queues") or {}
-    settings = [
-        {_ASKED.get(name, name): value for name, value in one.items() if name != "rate_pps"}
-        for one in actual.get("settings") or ()
-    ]
+    settings = []
+    for one in actual.get("settings") or ():
+        kept = {_ASKED.get(name, name): value for name, value in one.items()}
+        if kept.get("fifo_bytes") is not None:
+            # Thrift sets no depth in bytes beside one in packets.
+            kept["fifo_bytes"] = min(kept["fifo_bytes"], DEPTH_MOST_BYTES)
+        lost = {name: kept.pop(name) for name in _BY_THRIFT if _BY_THRIFT[name](kept.get(name))}
+        for name, value in lost.items():
+            word, show = _SHOWN[name]
+            click.echo(
+                f"q{one['queue']}.{word}={show(value)} ends: it was set over Thrift, and the "
+                "controller's state of a port has no such setting",
+                err=True,
+            )
+        settings.append(kept)
     return {**actual, "settings": settings} if actual else {}
+
+
+_BY_THRIFT: Mapping[str, Callable[[Any], bool]] = {
+    "rate_pps": lambda pps: pps is not None,
+    "packets": lambda packets: packets == 0,
+}
+"""Settings that only Thrift can make: a rate in packets, and a queue that takes no packet."""
 
 
 # ---- commands ----
@@ -319,7 +340,7 @@ def set_(session: Session, switch: str, port: str, words: tuple[str, ...]) -> No
     kind = KINDS["port"]
     settings = parse(words)
     view, headers = session.read(kind, switch, port)
-    body = {**kind.spec(view), "egress_queues": changed(_asked(view), settings)}
+    body = {**kind.spec(view), "egress_queues": changed(requested(view), settings)}
     _tell(session, switch, session.write(kind, switch, port, body, headers))
 
 
