@@ -1,9 +1,10 @@
 """Takes the figures that claims are about (`claims`) from the rows of a table."""
 
+import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pacer_mininet.experiments.findings import FIXED_GAP, at_shared_seeds
+from pacer_mininet.experiments.findings import FIXED_GAP, at_shared_seeds, by_seed
 from pacer_mininet.experiments.scenario import Scenario, from_json
 from pacer_mininet.traffic import MTU_FRAME_BYTES, ideal_goodput_bps
 
@@ -128,13 +129,18 @@ def off_published(metric: str, column: str) -> Values:
     return values
 
 
-def of_best_gap(rows: Sequence[Row]) -> Figures:
-    """Take dynamic's goodput in percent of the best fixed gap's, over the seeds that all have."""
+def of_each_gap(rows: Sequence[Row]) -> Figures:
+    """Take dynamic's goodput in percent of each fixed gap's: the median over pairs of a seed.
+
+    Runs of the same seed lose the same packets on the wire. Medians of either are of other packets.
+    """
     found: Figures = []
     for title in dict.fromkeys(row["row"] for row in rows):
-        here = at_shared_seeds([row for row in rows if row["row"] == title], "dynamic", "goodput")
-        gaps = [value for name, value in here.items() if name.startswith(FIXED_GAP)]
-        found.append(100 * here["dynamic"] / max(gaps) if gaps and "dynamic" in here else None)
+        here = {row["column"]: row for row in rows if row["row"] == title}
+        for name in here:
+            if name.startswith(FIXED_GAP):
+                pairs = by_seed(here.get("dynamic"), here[name], "goodput")
+                found.append(statistics.median(pairs) if pairs else None)
     return found
 
 

@@ -257,29 +257,31 @@ def dynamic_beside_static(rows: Sequence[dict[str, Any]]) -> list[str]:
     return said
 
 
+def by_seed(row: dict[str, Any] | None, other: dict[str, Any], metric: str) -> list[float]:
+    """Return a row's figures in percent of another row's, for each seed that both have."""
+    of, beside = (
+        dict(zip(one["seeds"], one["values"][metric]["each"], strict=True))
+        if one is not None and one["values"].get(metric)
+        else {}
+        for one in (row, other)
+    )
+    return [100 * value / beside[seed] for seed, value in of.items() if seed in beside]
+
+
 def dynamic_by_seed(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return how dynamic spacing and a fixed gap compare over long paths, seed by seed."""
-    long = [
-        row
+    long = {
+        (row["row"], row["column"]): row
         for row in rows
         if not row["extra"] and from_json(row["scenario"]).rtt_ns >= ABOVE_25_MS_RTT_NS
-    ]
-    each = {
-        (row["row"], row["column"], metric): dict(
-            zip(row["seeds"], row["values"][metric]["each"], strict=True)
-        )
-        for row in long
-        for metric in ("goodput", "window_mean")
-        if row["values"].get(metric)
     }
     said = []
     for metric in ("goodput", "window_mean"):
         percents = [
-            100 * value / each[title, COMPARED_GAP, metric][seed]
-            for (title, column, of), by_seed in each.items()
-            if column == "dynamic" and of == metric and (title, COMPARED_GAP, metric) in each
-            for seed, value in by_seed.items()
-            if seed in each[title, COMPARED_GAP, metric]
+            percent
+            for (title, column), row in long.items()
+            if column == COMPARED_GAP
+            for percent in by_seed(long.get((title, "dynamic")), row, metric)
         ]
         if percents:
             said.append(

@@ -1,7 +1,7 @@
 """A paced class and unpaced traffic on one line, under each scheduler of the edge's port."""
 
 from pacer_mininet.experiments.experiment import SAME_SEEDS, Cell, Experiment
-from pacer_mininet.experiments.scenario import PACED, UNPACED, Flow, Scenario
+from pacer_mininet.experiments.scenario import FQ, PACED, UNPACED, Flow, Scenario, Shaper
 from pacer_mininet.experiments.takano import MS
 from pacer_mininet.traffic import MTU_FRAME_BYTES, MTU_WIRE_BYTES
 from pacer_mininet.units import format_rate
@@ -44,28 +44,29 @@ SCHEDULERS: dict[str, tuple[str | None, float]] = {
 """The scheduler of the edge's port, and the class's fluid share in % of what the line carries."""
 
 
-def schedulers() -> Experiment:
-    """One paced connection beside four unpaced ones, on a line that both together fill."""
+def _cell(title: str, shaper: Shaper, tree: str | None) -> Cell:
     flows = (
-        Flow(PACED.at(*CLASS_SHARE), congestion_control="cubic"),
+        Flow(shaper.at(*CLASS_SHARE), congestion_control="cubic"),
         Flow(UNPACED, sender=2, congestion_control="cubic", streams=STREAMS),
     )
-    cells = tuple(
-        Cell(
-            "class of 60 beside 4 CUBIC, 100 Mbit/s, 20 ms",
-            title,
-            Scenario(
-                flows,
-                seconds=SECONDS,
-                rate_bps=LINE_BPS,
-                edge_rate_bps=LINE_BPS,
-                rtt_ns=20 * MS,
-                socket_buffer_bytes=SOCKET_BUFFER_BYTES,
-                edge_queues=() if tree is None else (("queues", 1), ("scheduler", tree)),
-            ),
-            seeds=SAME_SEEDS,
-        )
-        for title, (tree, _) in SCHEDULERS.items()
+    scenario = Scenario(
+        flows,
+        seconds=SECONDS,
+        rate_bps=LINE_BPS,
+        edge_rate_bps=LINE_BPS,
+        rtt_ns=20 * MS,
+        socket_buffer_bytes=SOCKET_BUFFER_BYTES,
+        edge_queues=() if tree is None else (("queues", 1), ("scheduler", tree)),
+    )
+    row = "60 Mbit/s beside 4 CUBIC, 100 Mbit/s, 20 ms"
+    return Cell(row, title, scenario, seeds=SAME_SEEDS)
+
+
+def schedulers() -> Experiment:
+    """One spaced connection beside four unpaced ones, on a line that both together fill."""
+    cells = (
+        *(_cell(title, PACED, tree) for title, (tree, _) in SCHEDULERS.items()),
+        _cell("fq at the sender", FQ, None),
     )
     return Experiment(
         name="schedulers",

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http_body::{Body as _, Frame};
+use http_body::Frame;
 use tonic::Status;
 use tonic::body::Body;
 

@@ -340,22 +340,18 @@ fn publisher(
     Ok(Some(Arc::new(publisher)))
 }
 
-/// Messages that subscribers to notifications and to events have lost.
-fn slow_subscribers([notifications, events]: &[Option<Arc<Publisher>>; 2]) -> [DropCount; 2] {
-    let causes = [
-        ("subscriber-slow", notifications),
-        ("event-subscriber-slow", events),
-    ];
-    causes.map(|(cause, publisher)| DropCount {
-        cause,
-        packets: publisher.as_ref().map_or(0, |publisher| publisher.lost()),
-    })
-}
-
-/// Connections of subscribers to notifications and to events that were refused.
-fn refused_subscribers(publishers: &[Option<Arc<Publisher>>; 2]) -> [RefusalCount; 2] {
+/// Counts what subscribers to notifications and to events have lost, and which of them were refused.
+fn count_subscribers(losses: &mut Losses, publishers: &[Option<Arc<Publisher>>; 2]) {
+    let lost = ["subscriber-slow", "event-subscriber-slow"];
+    for (cause, publisher) in lost.into_iter().zip(publishers) {
+        let packets = publisher.as_ref().map_or(0, |publisher| publisher.lost());
+        losses
+            .controllers
+            .notifications
+            .push(DropCount { cause, packets });
+    }
     let sum = |of: fn(&Publisher) -> u64| publishers.iter().flatten().map(|it| of(it)).sum();
-    [
+    losses.refusals.extend([
         RefusalCount {
             cause: "subscriber-not-admitted",
             count: sum(Publisher::not_admitted),
@@ -364,7 +360,7 @@ fn refused_subscribers(publishers: &[Option<Arc<Publisher>>; 2]) -> [RefusalCoun
             cause: "subscribers-full",
             count: sum(Publisher::full),
         },
-    ]
+    ]);
 }
 
 /// The event log, if it is asked for. Scripts for simple_switch ask for one that nobody reads, so an address
@@ -583,12 +579,7 @@ fn serve(
         controllers: counters.losses(),
         refusals: refusals.counts(),
     };
-    let publishers = [publisher, event_publisher];
-    losses
-        .controllers
-        .notifications
-        .extend(slow_subscribers(&publishers));
-    losses.refusals.extend(refused_subscribers(&publishers));
+    count_subscribers(&mut losses, &[publisher, event_publisher]);
     Ok((switch, losses))
 }
 

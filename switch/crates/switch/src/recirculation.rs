@@ -16,10 +16,7 @@ pub(crate) enum Target {
     /// As in simple_switch, egress also sees packets for ports that do not exist.
     EgressOfInvalidPort,
     /// The queue of a port: a clone of a clone, of this length in bytes.
-    Queue {
-        to: Destination,
-        length_bytes: u32,
-    },
+    Queue { to: Destination, length_bytes: u32 },
 }
 
 pub(crate) struct Waiting {

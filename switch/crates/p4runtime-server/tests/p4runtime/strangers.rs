@@ -259,7 +259,7 @@ async fn an_answer_that_is_not_taken_counts_as_a_call() {
     }
     let mut client = P4RuntimeClient::new(channel);
     let capabilities = p4::CapabilitiesRequest::default();
-    let refused = client.capabilities(capabilities.clone()).await;
+    let refused = client.capabilities(capabilities).await;
     let refused = refused.expect_err("two answers are there");
     assert_eq!(refused.code(), Code::ResourceExhausted);
     assert_eq!(refusals(&server, "calls-full").await, 1);
