@@ -234,7 +234,7 @@ fn endless_clones_of_clones_take_time_and_leave_the_rest_of_the_switch_running()
         .clone_session_insert(7, to)
         .expect("a new session");
     let now_ns = switch.now_ns();
-    switch.receive(3, &operation(18, 0, 0, 0), now_ns, now_ns);
+    switch.receive(3, &operation(18, 100, 0, 0), now_ns, now_ns);
     let mut sent = Sent::default();
     for step in 1..=100 {
         switch.poll(now_ns + step * 1_000, &mut sent);

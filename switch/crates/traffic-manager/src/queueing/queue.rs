@@ -169,7 +169,7 @@ impl EgressQueue {
     /// Takes the place of a FIFO whose last packet has left the line at `left`.
     pub(super) fn follow_fifo(&mut self, left: Option<Q24>) {
         self.last_eligible = left;
-        self.follow(self.shaper);
+        self.follow(None);
     }
 
     /// Takes over the counters of a queue whose place this one takes.

@@ -63,17 +63,18 @@ impl Shaper {
         self.clock = from.plus(cost + u128::from(self.per_packet_q24));
     }
 
-    /// A new rate. The clock of the one before goes on; in packets per second it counts from the last
-    /// packet, as in simple_switch, whatever the rate was then. `last_eligible`: E of that packet.
+    /// A new rate. The clock of the one before goes on. Without one before, a rate in packets per second
+    /// counts from the last packet, as in simple_switch. `last_eligible`: E of that packet.
     pub(super) fn following(
         before: Option<&Self>,
         rate: MaxRate,
         last_eligible: Option<Q24>,
     ) -> Option<Self> {
         let shaper = Self::new(rate)?;
-        let clock = match rate {
-            MaxRate::Bits { .. } => before.map(|before| before.clock),
-            MaxRate::Packets(_) => {
+        let clock = match (before, rate) {
+            (Some(before), _) => Some(before.clock),
+            (None, MaxRate::Bits { .. }) => None,
+            (None, MaxRate::Packets(_)) => {
                 last_eligible.map(|last| last.plus(shaper.per_packet_q24.into()))
             }
         };
