@@ -160,11 +160,11 @@ def ipg_sweep() -> Experiment:
             "start, which ends with the first packet lost on the wire or in the FIFO. Too little "
             "spacing (unpaced, gaps of 8 and 512 bytes) overflows the FIFO in slow start. Dynamic "
             "spacing and the larger gaps do not.",
-            "With the same seed the wire loses the same packets, but one lost packet decides how "
-            "a run continues. So chance separates two runs more than their spacing does, and only "
-            "medians compare. In the median of the pairs, dynamic spacing has about 1 % less "
-            "goodput than a gap that loses nothing in the FIFO: packets spread over a round trip "
-            "wait in the pacer.",
+            "With the same seed the wire loses the same packets, so runs compare pair by pair. "
+            "Over all seeds they do not: one lost packet decides how a run continues, and goodput "
+            "differs by a factor of three. In the median of the pairs, dynamic spacing has about "
+            "1 % less goodput than a gap that loses nothing in the FIFO, because packets that are "
+            "spread over a round trip wait in the pacer.",
             "Dynamic spacing is steadier from 100 ms one way on, where a burst with a fixed gap "
             "leaves windows of 100 ms empty.",
             "Estimates of a round trip of 4 ms (2 ms one way) are further off the kernel's than "
