@@ -42,7 +42,7 @@ def p4runtime_calls(address: str) -> Iterator[Callable[[], object]]:
     config = p4r.ForwardingPipelineConfig(p4_device_config=bytes(ANNOUNCED_BYTES))
     push = p4r.SetForwardingPipelineConfigRequest(election_id=election_id, config=config)
     pull = p4r.GetForwardingPipelineConfigRequest()
-    watch = channel.unary_stream("/pacer.v1.PacketTracing/Watch")
+    watch: Any = channel.unary_stream("/pacer.v1.PacketTracing/Watch")
     yield from itertools.cycle(
         [
             lambda: list(stub.StreamChannel(iter([stream]), timeout=LIMIT_S)),

@@ -172,10 +172,11 @@ def slow_interface(folder: Path, threads: str) -> dict[str, Any]:
                 passing.recv(2048)
             while select.select([wires.receiver], [], [], 0)[0]:
                 received.append(wires.receiver.recv(2048))
+        left = QUEUED - len(received)
         while len(received) < QUEUED:
             received.append(wires.receiver.recv(2048))
         in_order = sum(frame == frame_of(number) for number, frame in enumerate(received))
-        told = ended(switch) | {"sent": QUEUED, "in_order": in_order}
+        told = ended(switch) | {"sent": QUEUED, "left": left, "in_order": in_order}
     subprocess.run(["tc", "qdisc", "delete", "dev", "c1", "root"], check=True)
     return told
 

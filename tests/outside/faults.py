@@ -66,7 +66,7 @@ class Faults:
         return Fault(f"kill {node.name}", node.start)
 
     def _lose_power(self) -> Fault:
-        """Let the machine of a controller lose power: its connections stay open at their other ends."""
+        """Let a controller's machine lose power: the other ends of its connections stay open."""
         one = self._random.choice(self._cluster.controllers)
         others = (*self._cluster.etcd, *self._cluster.switches)
         self._hosts.part([one.host], [other.host for other in others])

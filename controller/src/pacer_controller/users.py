@@ -67,8 +67,8 @@ def read(path: Path) -> dict[str, Entry]:
     """Return the users of a file by name; none if there is no file.
 
     Raises:
-        ConfigError: other users can read or change the file, it is not a file of users, or it cannot
-            be read.
+        ConfigError: other users can read or change the file, it is not a file of users, or it
+            cannot be read.
 
     """
     try:

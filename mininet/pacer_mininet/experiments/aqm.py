@@ -86,8 +86,8 @@ def aqm() -> Experiment:
             "The kernel's PIE runs on the timer's ticks: 15 ms become 20 ms. It also spreads its "
             "drops (RFC 8033, 5.4), which the switch leaves out.",
             "Each FQ-CoDel has a hash of its own, which decides the order of the flows.",
-            "Linux 6.1 has no DualPI2, and the switch no CAKE. CUBIC is in DualPI2's classic queue, "
-            "whose target is 15 ms. CAKE's own shaper is off: HTB has the rate.",
+            "Linux 6.1 has no DualPI2, and the switch no CAKE. CUBIC is in DualPI2's classic "
+            "queue, whose target is 15 ms. CAKE's own shaper is off: HTB has the rate.",
         ),
     )
 

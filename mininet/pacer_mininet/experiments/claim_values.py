@@ -238,15 +238,14 @@ def off_fluid_share(column: str, fluid_percent: float) -> Values:
 
     def values(rows: Sequence[Row]) -> Figures:
         found: Figures = []
-        for row in rows:
-            if row["column"] == column:
-                paced, unpaced = (
-                    _figure(row, f"steady_{which}", "median") for which in ("paced", "unpaced")
-                )
-                whole = None if paced is None or unpaced is None else paced + unpaced
-                found.append(
-                    abs(100 * paced / whole - fluid_percent) if paced is not None and whole else None
-                )
+        for row in (row for row in rows if row["column"] == column):
+            paced, unpaced = (
+                _figure(row, f"steady_{which}", "median") for which in ("paced", "unpaced")
+            )
+            if paced is None or unpaced is None:
+                found.append(None)
+            else:
+                found.append(abs(100 * paced / (paced + unpaced) - fluid_percent))
         return found
 
     return values

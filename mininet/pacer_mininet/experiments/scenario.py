@@ -232,12 +232,7 @@ class Scenario:
             raise ValueError(f"queue at {self.queueing.at!r}: not {' or '.join(QUEUE_PLACES)}")
         if self.queueing is not None and (self.far or self.receivers > 1):
             raise ValueError("a queue under test has one receiver right behind it")
-        if not 1 <= self.edges <= 2:
-            raise ValueError(f"{self.edges} edge switches: 1 or 2")
-        if self.has_bmv2_edge and (self.edges > 1 or self.has_ovs_edge or any(self.extra_rtt_ns)):
-            raise ValueError("BMv2 at the edge: one edge switch of this kind, without extra_rtt_ns")
-        if self.edge_queues and (self.has_bmv2_edge or self.has_ovs_edge):
-            raise ValueError("egress queues at the edge: those of pacing_switch")
+        self._check_edges()
         for flow in self.flows:
             if not (1 <= flow.sender <= MAX_HOSTS and 1 <= flow.receiver <= MAX_HOSTS):
                 raise ValueError(f"host {flow.sender} or {flow.receiver}: 1 to {MAX_HOSTS}")
@@ -247,6 +242,14 @@ class Scenario:
                 )
             if flow.shaper.kind not in KINDS:
                 raise ValueError(f"shaper {flow.shaper.kind!r} is not one of {', '.join(KINDS)}")
+
+    def _check_edges(self) -> None:
+        if not 1 <= self.edges <= 2:
+            raise ValueError(f"{self.edges} edge switches: 1 or 2")
+        if self.has_bmv2_edge and (self.edges > 1 or self.has_ovs_edge or any(self.extra_rtt_ns)):
+            raise ValueError("BMv2 at the edge: one edge switch of this kind, without extra_rtt_ns")
+        if self.edge_queues and (self.has_bmv2_edge or self.has_ovs_edge):
+            raise ValueError("egress queues at the edge: those of pacing_switch")
 
     @property
     def senders(self) -> int:

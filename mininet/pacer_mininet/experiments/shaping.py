@@ -120,9 +120,7 @@ def realtime_allowance_ns(rate_bps: int) -> int:
     return MTU_FRAME_BYTES * 8 * NS_PER_S // rate_bps // 2
 
 
-def set_queues(
-    rest: RestClient, switch: str, port: int, queues: Iterable[tuple[str, Any]]
-) -> None:
+def set_queues(rest: RestClient, switch: str, port: int, queues: Iterable[tuple[str, Any]]) -> None:
     """Give a port of a pacing_switch egress queues.
 
     Raises:

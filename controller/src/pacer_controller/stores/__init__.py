@@ -69,8 +69,8 @@ async def open_store(
         lease_s: the time to live of the controller's lease in etcd, in seconds.
 
     Raises:
-        StoreError: the URL is not valid, the password would be sent in clear, or the store cannot be
-            used.
+        StoreError: the URL is not valid, the password would be sent in clear, or the store cannot
+            be used.
 
     """
     if url.startswith("sqlite:"):
