@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import grpc
 from finsy.proto import p4r, p4r_grpc

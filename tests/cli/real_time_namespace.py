@@ -33,7 +33,7 @@ SLOW_BPS = 16_000
 SLOW_FRAMES = 20
 STALL_S = 0.5
 # More than the kernel and the port's batches hold for an interface of this rate.
-QUEUED = 2_000
+QUEUED = 4_000
 SLOW_INTERFACE = "tbf rate 2mbit burst 3k limit 10m"
 
 

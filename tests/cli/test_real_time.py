@@ -13,6 +13,10 @@ INSIDE = Path(__file__).with_name("real_time_namespace.py")
 RING_FRAMES = 4_096
 FRAME_BYTES = 204
 
+KEPT_MAX = 2_048
+"""Frames that a port keeps for an interface that does not take them (`KEPT_MAX` of crate ports)."""
+IN_KERNEL_MAX = 500
+
 
 @pytest.fixture(scope="module", params=["1", "3"], ids=["1-thread", "3-threads"])
 def lived(
@@ -107,7 +111,7 @@ def test_packets_for_a_slow_interface_wait_in_the_switch(lived: dict[str, Any]) 
     port = ports_of(told)[3]
     assert told["in_order"] == port["tx_packets"] == told["sent"]
     assert port["drops"] == {}
-    # Of those that had not left when the last one was sent. Less than a quarter of all is in the
-    # kernel and in the port's batches.
-    waited = told["left"] - told["sent"] // 4
-    assert port["fifo_backlog_max_bytes"] > waited * FRAME_BYTES
+    # When the last one was sent, `left` had not left. Of these, a busy machine lets as many as the
+    # port keeps at most be on their way to the kernel, which holds about two hundred.
+    waited = told["left"] - KEPT_MAX - IN_KERNEL_MAX
+    assert port["fifo_backlog_max_bytes"] > waited * FRAME_BYTES > 0
