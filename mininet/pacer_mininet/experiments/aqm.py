@@ -24,6 +24,7 @@ SHORT: dict[str, Any] = {"rate_bps": 100_000_000, "rtt_ns": 20 * MS, "seconds": 
 """Slow start is over within a second."""
 
 LONG: dict[str, Any] = {"rtt_ns": 200 * MS, "seconds": 5}
+LONG_ROW = "500 Mbit/s, 200 ms, 1 flow"
 
 FLOWS = 4
 
@@ -60,7 +61,7 @@ def aqm() -> Experiment:
     cells = [
         *_cells(short, ("CoDel", "FQ-CoDel", "PIE"), FLOWS, **SHORT),
         *_cells(f"{short}, ECN", ("CoDel", "DualPI2"), FLOWS, ecn=True, **SHORT),
-        *_cells("500 Mbit/s, 200 ms, 1 flow", DISCIPLINES, 1, **LONG),
+        *_cells(LONG_ROW, DISCIPLINES, 1, **LONG),
     ]
     return Experiment(
         name="aqm",

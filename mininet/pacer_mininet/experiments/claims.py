@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pacer_mininet.experiments.aqm import LONG_ROW
 from pacer_mininet.experiments.claim_values import (
     LONGEST_RTT_NS,
     Row,
@@ -187,6 +188,9 @@ def _as_the_kernel(name: str) -> tuple[Claim, ...]:
         percent_of(f"{name}, switch", f"{name}, kernel", "goodput", which)
         for which in ("min", "max")
     )
+    if name == "PIE":
+        # The kernel's PIE spreads its drops, and loses 2 packets there in place of 18.
+        least, most = (but_row(LONG_ROW, values) for values in (least, most))
     text = f"{name}: goodput in % of the kernel's"
     return Claim(text, least, "at least", 98, 2), Claim(text, most, "at most", 102, 2)
 
