@@ -9,7 +9,7 @@ use v1model::entries::{ActionCall, EntryKey, KeyField, MatchField, MatchKind};
 
 /// Programs by the first byte of the input. New ones go at the end; otherwise the corpus changes its
 /// meaning.
-const PROGRAMS: [&str; 15] = [
+const PROGRAMS: [&str; 16] = [
     "../p4src/compiled/pacing_switch/pacer.json",
     "../p4src/compiled/pacing_switch/gtrcnet.json",
     "crates/v1model/tests/programs/arith.json",
@@ -25,6 +25,7 @@ const PROGRAMS: [&str; 15] = [
     "crates/v1model/tests/programs/union.json",
     "crates/v1model/tests/programs/varbit.json",
     "crates/v1model/tests/programs/vset.json",
+    "crates/v1model/tests/programs/queues.json",
 ];
 
 /// Ports 0 to 3 and the controller's.

@@ -7,7 +7,7 @@ use crate::proto::trace_event::Event;
 use crate::proto::trace_tree::Outcome;
 use crate::proto::{
     ChosenMember, Condition, Enqueue, Hold, NamedValue, PacketTrace, PipelineStageEvent, Primitive,
-    SourceInfo, TableLookup, TraceTree, fork, reenter,
+    ReadQueue, SourceInfo, TableLookup, TraceTree, fork, reenter,
 };
 
 /// A trace as lines. Each begins with the packet's number and that of its copy: `[7.0]`.
@@ -236,8 +236,21 @@ fn enqueue_words(queued: &Enqueue) -> String {
     )
 }
 
+fn reading_words(read: &ReadQueue) -> String {
+    let (port, queue) = (read.port, read.queue);
+    if !read.exists {
+        return format!("There is no queue {queue} of port {port}");
+    }
+    format!(
+        "Read queue {queue} of port {port}: {} packets, {} bytes, {} ns at its head",
+        read.packets, read.bytes, read.sojourn_ns
+    )
+}
+
 fn decision_words(event: &Event) -> String {
     match event {
+        Event::ReadQueue(read) => reading_words(read),
+        Event::ChooseQueue(chosen) => format!("Choosing queue {}", chosen.queue),
         Event::MarkToDrop(_) => "Marking packet to be dropped".to_owned(),
         Event::Hold(hold) => format!(
             "Class {} holds the packet until {} ns; it takes {} ns",

@@ -100,6 +100,7 @@ fn programs() -> Vec<std::path::PathBuf> {
     };
     let mut programs: Vec<_> = files.filter(is_program).collect();
     programs.push(repository().join("p4src/compiled/pacing_switch/pacer.json"));
+    programs.push(repository().join("switch/crates/v1model/tests/programs/queues.json"));
     programs
 }
 

@@ -1,6 +1,6 @@
 //! The traffic manager and the log, as externs of the program.
 
-use traffic_manager::TrafficManager;
+use traffic_manager::{TrafficManager, Waiting};
 use v1model::Externs;
 
 use crate::pool::PacketId;
@@ -25,6 +25,11 @@ impl TrafficManagerView<'_> {
 impl Externs for TrafficManagerView<'_> {
     fn backlog_bytes(&self, class: u32) -> u64 {
         self.manager.class_backlog_bytes(class)
+    }
+
+    /// In a dry run, what waits in the real queues: the stand-in has no packets.
+    fn waiting(&self, port: u16, queue: u8) -> Option<Waiting> {
+        self.real.unwrap_or(self.manager).waiting(port, queue)
     }
 
     fn prefetch_class(&self, class: u32) {

@@ -363,15 +363,15 @@ impl Program {
         self.release_dropped_at_heads(env);
     }
 
-    /// The egress queue that the program chose, as in simple_switch: `standard_metadata.priority`. No
-    /// port has a queue `u8::MAX`. And the header's fields that the queues ask for, as the frame came in.
+    /// The egress queue that the program chose; no port has a queue `u8::MAX`. And the header's fields that
+    /// the queues ask for, as the frame came in.
     fn way_of(&mut self, id: PacketId, reads: Reads) -> (u8, HeaderFields) {
         let Some(packet) = self.packets.get_mut(id) else {
             return (u8::MAX, HeaderFields::default());
         };
-        let priority = self.pipeline.priority(&packet.context);
+        let queue = self.pipeline.egress_queue(&packet.context);
         let header = header_fields::of(packet.context.frame(), reads);
-        (u8::try_from(priority).unwrap_or(u8::MAX), header)
+        (queue, header)
     }
 
     /// Frees the packets that egress queues have dropped at their heads.

@@ -131,7 +131,7 @@ impl Switch {
     /// [`Self::moderation_ns`], or by 400 us if that is 0. In the second case, packets that arrive
     /// meanwhile for the same port leave behind them, limits on queues do not count them, and egress
     /// sees future times. So it does not apply if PAUSE frames fill gaps, or if the program recirculates
-    /// or clones packets.
+    /// or clones packets or reads queues.
     pub fn hand_over_early(&mut self, early: bool) {
         self.handover.early = early;
         self.update_handover();

@@ -165,5 +165,5 @@ pub use queueing::{
     WEIGHT_MAX,
 };
 pub use statistics::{
-    BufferStatistics, PortStatistics, QueueState, Statistics, TIME_BUCKETS, TimeHistogram,
+    BufferStatistics, PortStatistics, QueueState, Statistics, TIME_BUCKETS, TimeHistogram, Waiting,
 };

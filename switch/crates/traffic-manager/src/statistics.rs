@@ -172,6 +172,19 @@ pub struct Statistics {
     pub drops: DropCounters,
 }
 
+/// What waits in an egress queue, or in the FIFO of a port without egress queues, as read by
+/// [`crate::TrafficManager::waiting`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes, layer 2 + FCS on arrival.
+    pub bytes: u64,
+    /// Arrival of the packet at the head, in nanoseconds: with FQ-CoDel at the head of the flow that is first
+    /// in its list, with DualPI2 at the head of the queue whose turn it is.
+    pub head_arrival_ns: Option<u64>,
+}
+
 /// One class queue of one port, as read by [`crate::TrafficManager::queue`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueState {

@@ -6,7 +6,7 @@ use traffic_manager::{
     AqmConfig, Below, Buffer, CodelConfig, Discipline, DropCause, DualPi2Config, Ecn,
     FqCodelConfig, Gaps, HeaderFields, Limits, MaxRate, PortConfig, PortError, Queued,
     QueueingConfig, QueueingError, RateCounts, Scheduler, SchedulerChild, SchedulerNode,
-    TrafficManager,
+    TrafficManager, Waiting,
 };
 
 /// Time of a frame of 1514 bytes on the line.
@@ -107,6 +107,41 @@ fn the_highest_queue_goes_first_and_depths_are_those_of_the_queue() {
     assert_eq!((last.tx_packets, last.tx_bytes), (2, 2 * 1518));
     assert_eq!((last.packets, last.packets_max), (0, 2));
     assert_eq!(last.sojourn.max_ns(), FRAME_NS);
+}
+
+/// A FIFO is queue 0 of its port. Held packets are in no queue.
+#[test]
+fn what_waits_is_that_of_the_port_and_the_queue() {
+    let mut tm = manager(64);
+    tm.add_port(2, CONFIG).expect("a new port");
+    for port in [1, 2] {
+        for arrival_ns in [5, 7, 9] {
+            let packet = packet(0, 63, arrival_ns);
+            tm.enqueue(port, packet).expect("there is room");
+        }
+        let held = paced(1, 1_000_000);
+        tm.enqueue(port, held).expect("there is room");
+    }
+    let waiting = |packets, head_arrival_ns| {
+        Some(Waiting {
+            packets,
+            bytes: packets * 1_518,
+            head_arrival_ns,
+        })
+    };
+    for (port, queue) in [(1, 63), (2, 0)] {
+        assert_eq!(tm.waiting(port, queue), waiting(3, Some(5)));
+        assert_eq!(tm.dequeue(5, 5).map(|start| start.port), Some(port));
+        assert_eq!(tm.waiting(port, queue), waiting(2, Some(7)));
+    }
+    assert_eq!(tm.waiting(1, 62), waiting(0, None));
+    for (port, queue) in [(1, 64), (1, 255), (2, 1), (3, 0)] {
+        assert_eq!(
+            tm.waiting(port, queue),
+            None,
+            "queue {queue} of port {port}"
+        );
+    }
 }
 
 /// Strict, non-preemptive: a held packet whose time has come goes before every queue.

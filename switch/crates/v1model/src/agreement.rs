@@ -12,6 +12,7 @@ use crate::{
     Pipeline,
 };
 use std::path::{Path, PathBuf};
+use traffic_manager::Waiting;
 
 /// Packets for each program, unless `PACKETS` says how many.
 const PACKETS: u64 = 400;
@@ -65,12 +66,21 @@ impl Random {
     }
 }
 
-/// Every class holds some bytes.
+/// Every class holds some bytes, and ports below 300 have two queues each with some packets.
 struct Backlog;
 
 impl Externs for Backlog {
     fn backlog_bytes(&self, class: u32) -> u64 {
         u64::from(class) * 1_000
+    }
+
+    fn waiting(&self, port: u16, queue: u8) -> Option<Waiting> {
+        let packets = u64::from(port) << queue;
+        (port < 300 && queue < 2).then_some(Waiting {
+            packets,
+            bytes: packets << 24,
+            head_arrival_ns: (packets > 0).then_some(packets * 100),
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::clone_request::CloneRequest;
 use crate::trace::Step;
+use traffic_manager::Waiting;
 use traffic_manager::hold::Hold;
 
 /// The engine that runs a program. The results are the same.
@@ -85,6 +86,12 @@ pub trait Externs {
     /// transmission has not started.
     fn backlog_bytes(&self, class: u32) -> u64;
 
+    /// What waits in an egress queue of a port; `None`: no such port or queue.
+    fn waiting(&self, port: u16, queue: u8) -> Option<Waiting> {
+        let _ = (port, queue);
+        None
+    }
+
     /// Prefetches the memory of `class`, which [`Self::backlog_bytes`] or a hold needs soon.
     fn prefetch_class(&self, class: u32) {
         let _ = class;
@@ -106,7 +113,7 @@ pub trait Externs {
     }
 }
 
-/// `Externs` of a switch without a traffic manager: every class is empty.
+/// `Externs` of a switch without a traffic manager: every class is empty, and there are no ports.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoTrafficManager;
 

@@ -28,6 +28,8 @@ pub(crate) struct Preserved {
 pub(crate) struct Requests {
     /// Its last `TrafficManager.hold`.
     pub hold: Option<Hold>,
+    /// The egress queue that it chose last, by `EgressQueues.choose`.
+    pub queue: Option<u8>,
     /// The clone that it requested last.
     pub clone: Option<CloneRequest>,
     /// Field list of a resubmission.

@@ -72,4 +72,7 @@ pub use json_ids::JsonIds;
 pub use pipeline::Pipeline;
 pub use saved::{SavedArray, SavedEntry, SavedMeter};
 pub use source_info::SourceInfo;
-pub use trace::{ArgumentValues, HeaderValues, KeyValues, MatchingEntry, Stage, Step, Value};
+pub use trace::{
+    ArgumentValues, HeaderValues, KeyValues, MatchingEntry, QueueRead, QueueReading, Stage, Step,
+    Value,
+};

@@ -299,6 +299,11 @@ pub(crate) enum Op {
     Now { d: Slot },
     /// The bytes that a class holds.
     Backlog { d: Slot, class: Slot },
+    /// Reads the egress queue `queue` of `port`: bytes, packets and sojourn go to three consecutive slots, zeros
+    /// if it does not exist.
+    ReadQueue { d: Slot, port: Slot, queue: Slot },
+    /// Chooses the packet's egress queue.
+    ChooseQueue { queue: Slot },
     /// Holds the packet: queue, departure, cost, allowance, and the class to which the queue counts
     /// or [`Op::COUNTS_TO_NONE`] stand in five consecutive slots.
     Hold { args: Slot },
@@ -393,6 +398,7 @@ impl Op {
             | Op::ClampW { d, n, .. }
             | Op::SelectW { d, n, .. }
             | Op::LoadElement { d, n, .. } => Written::Words(d, n.into()),
+            Op::ReadQueue { d, .. } => Written::Words(d, 3),
             Op::Lookahead { d, bits, .. } => Written::Words(d, limbs(bits.into())),
             Op::StoreElement { stack, .. } => Written::Elements(stack),
             Op::RegisterRead { d, array, .. } => Written::Cell(d, array),
@@ -427,6 +433,7 @@ impl Op {
             | Op::Log { .. }
             | Op::Resubmit { .. }
             | Op::Recirculate { .. }
+            | Op::ChooseQueue { .. }
             | Op::Hold { .. }
             | Op::Advance { .. }
             | Op::Verify { .. }
@@ -450,7 +457,11 @@ impl Op {
     pub fn leaves_words(&self) -> bool {
         matches!(
             self,
-            Op::RegisterWrite { .. } | Op::Count { .. } | Op::Hold { .. } | Op::Truncate { .. }
+            Op::RegisterWrite { .. }
+                | Op::Count { .. }
+                | Op::ChooseQueue { .. }
+                | Op::Hold { .. }
+                | Op::Truncate { .. }
         )
     }
 

@@ -156,6 +156,10 @@ pub enum Step<'a> {
         /// 0 green, 1 yellow, 2 red; `None`: the array has no such cell.
         colour: Option<u64>,
     },
+    /// The program reads an egress queue.
+    ReadQueue(QueueRead),
+    /// The program chooses the packet's egress queue.
+    ChooseQueue(u8),
     /// The program marks the packet to be dropped.
     MarkToDrop,
     /// The program sets a departure time.
@@ -181,6 +185,28 @@ pub enum Step<'a> {
         /// Length of the header.
         bytes: usize,
     },
+}
+
+/// A program's read of an egress queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueRead {
+    /// Number of the port.
+    pub port: u64,
+    /// Number of the queue.
+    pub queue: u64,
+    /// What it reads; `None`: no such port or queue, so it reads zeros.
+    pub reading: Option<QueueReading>,
+}
+
+/// What a program reads of an egress queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueReading {
+    /// Bytes that wait, layer 2 + FCS; 2^32 - 1 stands for more, too.
+    pub bytes: u32,
+    /// Packets that wait.
+    pub packets: u32,
+    /// How long the packet at the head has waited; 0: the queue is empty.
+    pub sojourn_ns: u64,
 }
 
 /// A value where it is, so that nothing is copied for a reader that does not want it.

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use traffic_manager::hold::Hold;
 use v1model::entries::{EntryKey, MatchField};
-use v1model::{InstanceType, KeyValues, MatchingEntry, Pipeline, SourceInfo, Stage, Step, Value};
+use v1model::{
+    InstanceType, KeyValues, MatchingEntry, Pipeline, QueueRead, SourceInfo, Stage, Step, Value,
+};
 
 use super::event::Event;
 use super::protobuf::Message;
@@ -43,6 +45,18 @@ fn put_hold(message: &mut Message<'_>, hold: &Hold) {
     message.number(2, hold.departure_ns);
     message.number(3, hold.cost_q24);
     message.number(4, hold.allowance_ns);
+}
+
+/// Fields of the message `ReadQueue`.
+fn put_read(message: &mut Message<'_>, read: &QueueRead) {
+    message.number(1, read.port);
+    message.number(2, read.queue);
+    if let Some(reading) = &read.reading {
+        message.number(3, 1);
+        message.number(4, reading.packets.into());
+        message.number(5, reading.bytes.into());
+        message.number(6, reading.sojourn_ns);
+    }
 }
 
 /// A message `NamedValue`.
@@ -250,6 +264,8 @@ impl Encoder {
                     m.optional_number(3, *colour);
                 }
             }),
+            Step::ReadQueue(read) => of.message(31, |m| put_read(m, read)),
+            Step::ChooseQueue(queue) => of.message(32, |m| m.number(1, (*queue).into())),
             Step::MarkToDrop => of.message(14, |_| {}),
             Step::Hold(hold) => of.message(15, |m| put_hold(m, hold)),
             Step::Truncate(bytes) => of.message(16, |m| m.number(1, *bytes)),

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use traffic_manager::Waiting;
 use v1model::{Externs, IngressInput, JsonIds, Pipeline, Step};
 
 use super::collector::{Collector, Wanted};
@@ -277,6 +278,10 @@ impl Externs for Traced<'_> {
 
     fn backlog_bytes(&self, class: u32) -> u64 {
         self.view.all_backlog_bytes(class)
+    }
+
+    fn waiting(&self, port: u16, queue: u8) -> Option<Waiting> {
+        self.view.waiting(port, queue)
     }
 
     fn prefetch_class(&self, class: u32) {

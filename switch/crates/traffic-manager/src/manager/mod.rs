@@ -17,7 +17,7 @@ use crate::port_error::PortError;
 use crate::queueing::{Buffer, QueueStatistics, QueueingConfig, QueueingError, Reads};
 use crate::queues::ClassQueues;
 use crate::slab::Slab;
-use crate::statistics::{BufferStatistics, PortStatistics, QueueState, Statistics};
+use crate::statistics::{BufferStatistics, PortStatistics, QueueState, Statistics, Waiting};
 
 /// Index of "no such port" in the table of port numbers.
 const NO_PORT: u16 = u16::MAX;
@@ -165,6 +165,12 @@ impl<P> TrafficManager<P> {
     pub fn queue_statistics(&self, port: u16) -> impl Iterator<Item = &QueueStatistics> {
         let queues = self.port(port).and_then(|port| port.egress_queues.as_ref());
         queues.into_iter().flat_map(|queues| queues.statistics())
+    }
+
+    /// What waits in an egress queue of a port. Queue 0 of a port without egress queues is its FIFO. `None`: no
+    /// such port or queue.
+    pub fn waiting(&self, port: u16, queue: u8) -> Option<Waiting> {
+        self.port(port)?.waiting(queue, &self.slab)
     }
 
     /// Takes a port down (packets for it are refused as `port-down`; those that wait leave in

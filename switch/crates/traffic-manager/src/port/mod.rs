@@ -15,7 +15,7 @@ use crate::port_error::PortError;
 use crate::queueing::{Buffer, EgressQueues, Item, QueueingConfig};
 use crate::queues::ClassQueues;
 use crate::slab::{List, Meta, NONE, Slab};
-use crate::statistics::PortStatistics;
+use crate::statistics::{PortStatistics, Waiting};
 use crate::time::Q24;
 use crate::timer_wheel::TimerWheel;
 use ready::Ready;
@@ -496,6 +496,18 @@ impl<P> Port<P> {
         match &self.egress_queues {
             None => u32::try_from(self.statistics.queued_packets).unwrap_or(u32::MAX),
             Some(queues) => queues.packets(queue),
+        }
+    }
+
+    /// What waits in an egress queue, or in the FIFO, which is queue 0; `None`: no such queue.
+    pub(crate) fn waiting(&self, queue: u8, slab: &Slab<P>) -> Option<Waiting> {
+        match &self.egress_queues {
+            Some(queues) => queues.waiting(queue),
+            None => (queue == 0).then(|| Waiting {
+                packets: self.fifo_packets.into(),
+                bytes: self.statistics.fifo_bytes,
+                head_arrival_ns: slab.meta(self.fifo.head).map(|meta| meta.arrival_ns),
+            }),
         }
     }
 

@@ -71,6 +71,7 @@ pub use statistics::QueueStatistics;
 
 use crate::cause::DropCause;
 use crate::slab::Slab;
+use crate::statistics::Waiting;
 use crate::time::Q24;
 pub(crate) use item::Item;
 use queue::EgressQueue;
@@ -153,6 +154,11 @@ impl EgressQueues {
     /// Packets that wait in a queue.
     pub(crate) fn packets(&self, queue: u8) -> u32 {
         self.queue(queue).map_or(0, EgressQueue::packets)
+    }
+
+    /// What waits in a queue; `None`: no such queue.
+    pub(crate) fn waiting(&self, queue: u8) -> Option<Waiting> {
+        self.queue(queue).map(EgressQueue::waiting)
     }
 
     fn queue(&self, queue: u8) -> Option<&EgressQueue> {

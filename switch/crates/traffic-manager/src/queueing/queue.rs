@@ -13,6 +13,7 @@ use super::shaper::Shaper;
 use super::statistics::QueueStatistics;
 use crate::cause::DropCause;
 use crate::packet::HeaderFields;
+use crate::statistics::Waiting;
 use crate::time::Q24;
 
 /// A packet that asks for room.
@@ -204,6 +205,15 @@ impl EgressQueue {
     /// Packets that wait; fewer than 2^32, as the slab's.
     pub(super) fn packets(&self) -> u32 {
         self.store.packets() as u32
+    }
+
+    /// What waits.
+    pub(super) fn waiting(&self) -> Waiting {
+        Waiting {
+            packets: self.statistics.packets,
+            bytes: self.statistics.bytes,
+            head_arrival_ns: self.store.first().map(Item::arrival_ns),
+        }
     }
 
     /// The packets that wait.

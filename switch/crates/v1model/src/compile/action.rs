@@ -1,5 +1,6 @@
 //! Actions.
 
+use super::extern_type::ExternType;
 use super::objects::Objects;
 use super::primitives::primitives;
 use crate::entries::ActionInfo;
@@ -23,8 +24,8 @@ pub(super) struct Action {
     /// Names and widths.
     pub params: Vec<(String, u32)>,
     pub code: Code,
-    /// Whether it calls `TrafficManager.hold`, which is possible in ingress only.
-    pub holds: bool,
+    /// A method of an extern that it calls and that can be called in ingress only: `Type.method`.
+    pub ingress_only: Option<String>,
 }
 
 /// The most words that the arguments of one action take.
@@ -77,13 +78,15 @@ impl Actions {
 
     /// Finds an action by its id, for ingress or egress.
     pub fn find(&self, id: u32, egress: bool) -> LoadResult<&Action> {
-        match self.by_id.get(&id) {
-            Some(action) if egress && action.holds => refuse!(
-                "action '{}': TrafficManager.hold can be called in ingress only",
+        let Some(action) = self.by_id.get(&id) else {
+            refuse!("unknown action id {id}");
+        };
+        match &action.ingress_only {
+            Some(method) if egress => refuse!(
+                "action '{}': {method} can be called in ingress only",
                 action.name
             ),
-            Some(action) => Ok(action),
-            None => refuse!("unknown action id {id}"),
+            _ => Ok(action),
         }
     }
 }
@@ -106,8 +109,8 @@ fn action(c: &mut Compiler<'_>, objects: &Objects, action: &model::Action) -> Lo
         });
         slot += limbs(p.bitwidth);
     }
-    let mut ops = action.primitives.iter().map(|p| p.op.as_str());
-    let holds = ops.any(|op| op == "_TrafficManager_hold");
+    let mut calls = (action.primitives.iter()).filter_map(|p| ExternType::of_call(&p.op));
+    let ingress_only = calls.find(|(of, method)| of.is_ingress_only(method));
     let code = primitives(c, objects, &action.primitives);
     c.params.clear();
     let params = action.runtime_data.iter();
@@ -116,6 +119,6 @@ fn action(c: &mut Compiler<'_>, objects: &Objects, action: &model::Action) -> Lo
         public: 0,
         params: params.map(|p| (p.name.clone(), p.bitwidth)).collect(),
         code: code?,
-        holds,
+        ingress_only: ingress_only.map(|(of, method)| format!("{}.{method}", of.name())),
     })
 }

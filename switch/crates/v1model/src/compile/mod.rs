@@ -12,6 +12,7 @@ mod control;
 mod deparser;
 mod digest;
 mod entry;
+mod extern_type;
 mod field_list;
 mod intrinsics;
 mod objects;

@@ -1,6 +1,7 @@
 //! The objects that primitives refer to: arrays, calculations and externs.
 
 use super::calculations::calculation;
+use super::extern_type::ExternType;
 use crate::api::LoadOptions;
 use crate::calculation::Calculation;
 use crate::entries::{ArrayInfo, MeterUnit};
@@ -10,7 +11,7 @@ use crate::model::{self, Root};
 use crate::names::{MAX_OBJECTS, Names};
 use crate::state::{MeterArray, State};
 use crate::wide::limbs;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// A direct meter array: unit and result field.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +33,8 @@ pub(super) struct Objects {
     counter_names: Names,
     meter_names: Names,
     calculation_names: Names,
-    traffic_managers: HashSet<String>,
+    /// Of the instances, by name.
+    extern_types: HashMap<String, ExternType>,
     max_state_bytes: usize,
     state_bytes_left: usize,
 }
@@ -58,11 +60,11 @@ impl Objects {
         };
         for e in &root.extern_instances {
             let name = &e.name;
-            if e.kind != "TrafficManager" {
+            let Some(of) = ExternType::named(&e.kind) else {
                 let kind = &e.kind;
                 refuse!("extern instance '{name}': extern type '{kind}' is not supported");
-            }
-            objects.traffic_managers.insert(name.clone());
+            };
+            objects.extern_types.insert(name.clone(), of);
         }
         for r in &root.register_arrays {
             let place = || format!("register '{}'", r.name);
@@ -192,8 +194,8 @@ impl Objects {
         self.calculation_names.find("calculation", name)
     }
 
-    /// Whether there is a traffic manager of this name.
-    pub fn has_traffic_manager(&self, name: &str) -> bool {
-        self.traffic_managers.contains(name)
+    /// The type of an extern instance.
+    pub fn extern_type(&self, name: &str) -> Option<ExternType> {
+        self.extern_types.get(name).copied()
     }
 }

@@ -1,5 +1,5 @@
-//! Operations on the whole packet: drop, hold, truncate, clone, digest, resubmit, recirculate, log,
-//! exit and assert.
+//! Operations on the whole packet: drop, hold, choice of a queue, truncate, clone, digest, resubmit,
+//! recirculate, log, exit and assert.
 
 use super::machine::Machine;
 use super::outcome::Outcome;
@@ -40,6 +40,11 @@ impl<E: Externs> Machine<'_, E> {
         let w = &mut ctx.phv;
         match *op {
             Op::Hold { args } => hold(ctx, args),
+            // No port has a queue `u8::MAX`.
+            Op::ChooseQueue { queue } => {
+                let queue = u8::try_from(w[queue as usize]).unwrap_or(u8::MAX);
+                ctx.requests.queue = Some(queue);
+            }
             Op::MarkToDrop => {
                 let i = &program.intrinsics;
                 set_field(w, i.egress_spec, u64::from(self.drop_port));

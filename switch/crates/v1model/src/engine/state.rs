@@ -9,6 +9,7 @@ use crate::context::Context;
 use crate::meter::{Metered, count};
 use crate::ops::Op;
 use crate::slot::Slot;
+use crate::trace::QueueReading;
 
 impl<E: Externs> Machine<'_, E> {
     /// Executes an operation of this group, or hands it to the next group.
@@ -72,9 +73,32 @@ impl<E: Externs> Machine<'_, E> {
             }
             Op::Now { d } => w[d as usize] = self.now_ns,
             Op::Backlog { d, class } => w[d as usize] = self.backlog(w[class as usize]),
+            Op::ReadQueue { d, port, queue } => {
+                let reading = self.read_queue(w[port as usize], w[queue as usize]);
+                let words = reading.map_or([0; 3], |reading| {
+                    [
+                        reading.bytes.into(),
+                        reading.packets.into(),
+                        reading.sojourn_ns,
+                    ]
+                });
+                w[d as usize..d as usize + 3].copy_from_slice(&words);
+            }
             _ => return self.step_packet(ctx, op, pc),
         }
         Outcome::Done
+    }
+
+    /// What waits in an egress queue; `None`: no such port or queue.
+    pub(super) fn read_queue(&self, port: u64, queue: u64) -> Option<QueueReading> {
+        let (port, queue) = (u16::try_from(port).ok()?, u8::try_from(queue).ok()?);
+        let waiting = self.externs.waiting(port, queue)?;
+        let sojourn_ns = |arrival_ns| self.now_ns.saturating_sub(arrival_ns);
+        Some(QueueReading {
+            bytes: u32::try_from(waiting.bytes).unwrap_or(u32::MAX),
+            packets: u32::try_from(waiting.packets).unwrap_or(u32::MAX),
+            sojourn_ns: waiting.head_arrival_ns.map_or(0, sojourn_ns),
+        })
     }
 
     /// The bytes that a class holds.

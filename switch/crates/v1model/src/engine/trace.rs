@@ -10,7 +10,7 @@ use crate::ops::Op;
 use crate::program::HeaderInfo;
 use crate::slot::Slot;
 use crate::table::{Hit, Table};
-use crate::trace::{ArgumentValues, KeyValues, MatchingEntry, NodeLabel, Step, Value};
+use crate::trace::{ArgumentValues, KeyValues, MatchingEntry, NodeLabel, QueueRead, Step, Value};
 
 impl<E: Externs> Machine<'_, E> {
     /// Reports a step that takes no work to describe.
@@ -236,6 +236,19 @@ impl<E: Externs> Machine<'_, E> {
                 meter: array.into(),
                 index,
                 colour: (!skipped).then(|| w(d)),
+            },
+            Op::ReadQueue { port, queue, .. } => {
+                let (port, queue) = (w(port), w(queue));
+                let reading = self.read_queue(port, queue);
+                Step::ReadQueue(QueueRead {
+                    port,
+                    queue,
+                    reading,
+                })
+            }
+            Op::ChooseQueue { .. } => match ctx.requests.queue {
+                Some(queue) => Step::ChooseQueue(queue),
+                None => return,
             },
             Op::MarkToDrop | Op::MarkCopyToDrop { .. } => Step::MarkToDrop,
             Op::Hold { .. } => match ctx.requests.hold {

@@ -157,23 +157,31 @@ impl Pipeline {
     }
 
     /// Whether the result for a packet does not depend on when it is computed: the program sets no
-    /// departure times, reads no backlog, and neither resubmits nor recirculates.
+    /// departure times, reads neither backlogs nor queues, and neither resubmits nor recirculates.
     pub fn may_run_late(&self) -> bool {
         self.does_without(|op| {
             matches!(
                 op,
-                Op::Hold { .. } | Op::Backlog { .. } | Op::Resubmit { .. } | Op::Recirculate { .. }
+                Op::Hold { .. }
+                    | Op::Backlog { .. }
+                    | Op::ReadQueue { .. }
+                    | Op::Resubmit { .. }
+                    | Op::Recirculate { .. }
             )
         })
     }
 
     /// Whether egress of a packet may run before its time: the program neither clones, resubmits nor
-    /// recirculates, so that nothing with a time of its own comes of it.
+    /// recirculates, so that nothing with a time of its own comes of it, and reads no queues, which packets
+    /// would leave before their time.
     pub fn may_start_early(&self) -> bool {
         self.does_without(|op| {
             matches!(
                 op,
-                Op::Clone { .. } | Op::Resubmit { .. } | Op::Recirculate { .. }
+                Op::ReadQueue { .. }
+                    | Op::Clone { .. }
+                    | Op::Resubmit { .. }
+                    | Op::Recirculate { .. }
             )
         })
     }
@@ -361,11 +369,15 @@ impl Pipeline {
         }
     }
 
-    /// `standard_metadata.priority` of a packet after its ingress, or of a clone; 0 if the program has no
-    /// such field.
-    pub fn priority(&self, ctx: &Context) -> u64 {
-        let field = self.program.intrinsics.priority;
-        field.map_or(0, |field| get_field(&ctx.phv, field))
+    /// The egress queue of a packet after its ingress, or of a clone: the one that the program chose by
+    /// `EgressQueues.choose`, or else `standard_metadata.priority`, as in simple_switch; 0 if the program
+    /// has no such field. No port has a queue `u8::MAX`, which stands for all numbers above.
+    pub fn egress_queue(&self, ctx: &Context) -> u8 {
+        ctx.requests.queue.unwrap_or_else(|| {
+            let field = self.program.intrinsics.priority;
+            let priority = field.map_or(0, |field| get_field(&ctx.phv, field));
+            u8::try_from(priority).unwrap_or(u8::MAX)
+        })
     }
 
     /// Runs the egress control, updates checksums and deparses to [`Context::output`].
@@ -569,6 +581,7 @@ impl Pipeline {
         clone.requests.clone = None;
         clone.requests.recirculate = None;
         clone.requests.hold = None;
+        clone.requests.queue = None;
         clone.truncate = u64::MAX;
         self.replace_metadata(original, clone, field_list);
         let i = self.program.intrinsics;

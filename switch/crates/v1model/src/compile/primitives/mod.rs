@@ -5,9 +5,11 @@
 //! * `jump`: conditions and loops in actions.
 //! * `stateful`: registers, counters, meters, hashes, random numbers.
 //! * `packet`: operations on the whole packet: drop, clone, digest, truncate and the like.
-//! * `traffic_manager`: the methods of the extern `TrafficManager`.
+//! * `externs`: calls of the methods of externs, which are in `traffic_manager` and `egress_queues`.
 
 pub(super) mod assign;
+mod egress_queues;
+mod externs;
 mod header;
 mod jump;
 mod packet;
@@ -24,7 +26,7 @@ use crate::trace::PrimitiveLabel;
 use jump::Jumps;
 use params::Params;
 
-pub(super) use traffic_manager::refuse_calls;
+pub(super) use externs::refuse_calls;
 
 /// Compiles a list of primitives.
 pub(super) fn primitives(
@@ -98,7 +100,7 @@ fn primitive(
         }
         "no_op" => Ok(()),
         op => match params.extern_instance()? {
-            Some(instance) => traffic_manager::method(c, objects, op, instance, params),
+            Some(instance) => externs::method(c, objects, op, instance, params),
             None => refuse!("unknown primitive"),
         },
     }

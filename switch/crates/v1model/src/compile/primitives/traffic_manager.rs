@@ -1,42 +1,17 @@
 //! The methods of the extern `TrafficManager`.
 
 use super::params::Params;
-use crate::compile::objects::Objects;
 use crate::error::{LoadResult, refuse};
 use crate::expr::Compiler;
-use crate::model::Primitive;
 use crate::ops::Op;
 
-/// Prefix of a method in p4c's output; the method's name follows.
-const PREFIX: &str = "_TrafficManager_";
-
-/// Refuses primitives that call the traffic manager, which `place` cannot.
-pub(in crate::compile) fn refuse_calls(list: &[Primitive], place: &str) -> LoadResult<()> {
-    if list.iter().any(|p| p.op.starts_with(PREFIX)) {
-        refuse!("the traffic manager cannot be called from {place}");
-    }
-    Ok(())
-}
-
-/// Compiles the call of a method of `instance`, which is the first parameter.
-pub(super) fn method(
-    c: &mut Compiler<'_>,
-    objects: &Objects,
-    op: &str,
-    instance: &str,
-    params: Params<'_>,
-) -> LoadResult<()> {
-    if !objects.has_traffic_manager(instance) {
-        refuse!("unknown extern instance '{instance}'");
-    }
-    match op.strip_prefix(PREFIX) {
-        Some("now") => now(c, params),
-        Some("backlog") => backlog(c, params),
-        Some("hold") => hold(c, params),
-        Some(other) => refuse!("extern type 'TrafficManager' has no method '{other}'"),
-        None => {
-            refuse!("is no method of extern instance '{instance}' of type 'TrafficManager'")
-        }
+/// Compiles the call of a method.
+pub(super) fn method(c: &mut Compiler<'_>, name: &str, params: Params<'_>) -> LoadResult<()> {
+    match name {
+        "now" => now(c, params),
+        "backlog" => backlog(c, params),
+        "hold" => hold(c, params),
+        other => refuse!("extern type 'TrafficManager' has no method '{other}'"),
     }
 }
 
