@@ -158,6 +158,15 @@ def test_pacer_shows_a_dry_run_as_a_tree(
             "chooses action 1 of the entry's one-shot set (ecmp)",
         ),
         ({"direct_meter": {"meter": "flow", "colour": 2}}, "meter flow = red"),
+        (
+            {"read_queue": {"port": 2, "queue": 9}},
+            "reads queue 9 of port 2, which does not exist",
+        ),
+        (
+            {"read_queue": {"port": 2, "exists": True, "packets": 3, "bytes": 192}},
+            "reads queue 0 of port 2: 3 packets, 192 bytes, 0 ns at its head",
+        ),
+        ({"choose_queue": {"queue": 40}}, "choose queue 40"),
         ({"ecn_mark": {}}, "the queue marks it: congestion experienced (CE)"),
         (
             {"enqueue": {"port": 2, "at_ns": 5, "qid": 1, "enq_qdepth": 3, "backlog_bytes": 192}},

@@ -37,6 +37,18 @@ def traced(what: VirtualRun, folder: Path) -> tuple[dict[int, list[TimedFrame]],
     return sent, [json.loads(line) for line in file.read_text().splitlines()]
 
 
+def log_of(what: VirtualRun, folder: Path) -> str:
+    """The log of a run, with the steps of packets."""
+    run(what, folder)
+    command = [str(binary()), "--virtual", "--cpu-port", "510", "--log-level", "trace"]
+    for port in what.ports:
+        settings = port.settings and f",{port.settings}"
+        command += ["-i", f"{port.number}@{folder}/p{port.number}{settings}"]
+    command += ["--runtime-json", str(folder / "runtime.json")]
+    command.append(str(COMPILED / f"{what.program}.json"))
+    return subprocess.run(command, check=True, capture_output=True, text=True).stderr
+
+
 def events(tree: Any, kind: str) -> list[Any]:
     """The events of a kind in a branch, in order."""
     return [event[kind] for event in tree["events"] if kind in event]
@@ -187,6 +199,57 @@ def test_a_mark_by_active_queue_management_is_shown(tmp_path: Path) -> None:
     assert [bool(events(trace["root"], "ecn_mark")) for trace in traces] == marked
 
 
+QUEUES = VirtualRun(
+    ports=[Port(1, "rate=8mbit,queues=16"), Port(2)],
+    # The second packet comes while the first one is on the line, and the third one while it waits.
+    # Each chooses queue 9 and reads it; the last one reads queue 16.
+    arrivals={
+        2: [
+            TimedFrame(1_000 * number, bytes([0x80, 9, 0, 1, queue]) + bytes(55))
+            for number, queue in enumerate([9, 9, 9, 16])
+        ]
+    },
+    program=str(REPOSITORY / "switch/crates/v1model/tests/programs/queues"),
+)
+
+
+def test_reads_and_choices_of_queues_are_shown(tmp_path: Path) -> None:
+    sent, traces = traced(QUEUES, tmp_path)
+    kinds = {"read_queue", "choose_queue"}
+    seen = [
+        [event for event in trace["root"]["events"] if kinds & event.keys()] for trace in traces
+    ]
+    there = {"port": 1, "queue": 9, "exists": True}
+    waits = {"packets": 1, "bytes": 64, "sojourn_ns": 1_000}
+    choice = {"choose_queue": {"queue": 9}}
+    # Ingress reads twice, for the depth and for the sojourn, and so does egress.
+    readings = [there, there, there | waits, {"port": 1, "queue": 16}]
+    for of_packet, reading in zip(seen, readings, strict=True):
+        assert of_packet[:3] == [{"read_queue": reading}] * 2 + [choice]
+        assert [next(iter(event)) for event in of_packet[3:]] == ["read_queue"] * 2
+    names = [one["op"] for one in events(traces[0]["root"], "primitive")]
+    assert "_EgressQueues_depth" in names
+    (enqueued,) = events(traces[0]["root"], "enqueue")
+    assert enqueued["qid"] == 9
+    # The program writes what it reads into the frame.
+    assert [struct.unpack_from(">IIQ", timed.frame, 5) for timed in sent[1]] == [
+        (0, 0, 0),
+        (0, 0, 0),
+        (64, 1, 1_000),
+        (0, 0, 0),
+    ]
+
+
+def test_the_log_names_reads_and_choices_of_queues(tmp_path: Path) -> None:
+    logged = log_of(QUEUES, tmp_path)
+    for words in (
+        "[2.0] Read queue 9 of port 1: 1 packets, 64 bytes, 1000 ns at its head",
+        "[3.0] There is no queue 16 of port 1",
+        "[3.0] Choosing queue 9",
+    ):
+        assert words in logged, words
+
+
 def test_a_flooded_packet_has_a_branch_for_each_port(tmp_path: Path) -> None:
     replicas = [{"egress_port": port.number, "instance": 1} for port in PORTS]
     what = VirtualRun(
@@ -238,12 +301,8 @@ def test_the_switch_does_the_same_with_and_without_traces(tmp_path: Path) -> Non
 
 def test_the_log_has_the_words_of_simple_switch(tmp_path: Path) -> None:
     stations = [*station("02:00:00:00:00:00", 1), *station("02:00:00:00:00:02", 2)]
-    run(VirtualRun(PORTS, PACED.arrivals, {"table_entries": stations}, "pacer"), tmp_path)
-    command = [str(binary()), "--virtual", "--cpu-port", "510", "--log-level", "trace"]
-    for port in PORTS:
-        command += ["-i", f"{port.number}@{tmp_path}/p{port.number}"]
-    command += ["--runtime-json", str(tmp_path / "runtime.json"), str(COMPILED / "pacer.json")]
-    logged = subprocess.run(command, check=True, capture_output=True, text=True).stderr
+    what = VirtualRun(PORTS, PACED.arrivals, {"table_entries": stations})
+    logged = log_of(what, tmp_path)
     for words in (
         "[0.0] Processing packet received on port 1",
         "[0.0] Parser 'parser': start",

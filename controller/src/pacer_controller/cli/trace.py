@@ -216,6 +216,16 @@ def _member(members: Mapping[str, Any]) -> str:
     return f"chooses {chosen}{group} ({members.get('action_profile', '')})"
 
 
+def _reading(members: Mapping[str, Any]) -> str:
+    queue = f"queue {members.get('queue', 0)} of port {members.get('port', 0)}"
+    if not members.get("exists"):
+        return f"reads {queue}, which does not exist"
+    return (
+        f"reads {queue}: {members.get('packets', 0)} packets, {members.get('bytes', 0)} bytes, "
+        f"{_time(members, 'sojourn_ns')} at its head"
+    )
+
+
 def _enqueue(members: Mapping[str, Any]) -> str:
     hold = members.get("hold")
     place = f"queue {members.get('qid', 0)}" if hold is None else f"class {hold.get('class_id', 0)}"
@@ -250,6 +260,8 @@ _EVENTS: dict[str, _Event] = {
     "register_write": _cell("write"),
     "count": _cell("count"),
     "meter": _cell("meter"),
+    "read_queue": _reading,
+    "choose_queue": lambda m: f"choose queue {m.get('queue', 0)}",
     "mark_to_drop": lambda _: "mark to drop",
     "hold": lambda m: f"hold in class {m.get('class_id', 0)} until {_time(m, 'departure_ns')}",
     "truncate": lambda m: f"cut to {m.get('bytes', 0)} bytes",

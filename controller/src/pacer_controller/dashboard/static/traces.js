@@ -86,6 +86,9 @@ const EVENTS = new Set(["events", "fork"]);
 const FALSE = {
   table_lookup: ({ hit = false }) => ({ hit }),
   condition: ({ holds = false }) => ({ holds }),
+  read_queue: ({ port = 0, queue = 0, exists = false, packets = 0, bytes = 0, sojourn_ns = 0 }) => (
+    { port, queue, exists, packets, bytes, sojourn_ns }),
+  choose_queue: ({ queue = 0 }) => ({ queue }),
   enqueue: ({ qid = 0, enq_qdepth = 0, backlog_bytes = 0 }) => ({ qid, enq_qdepth, backlog_bytes }),
 };
 
