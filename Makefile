@@ -28,7 +28,9 @@
 #   make image             an OCI image of the Debian packages, in build/image (root)
 #   make test-image        a ping through a P4 program and a paced iperf in it (root)
 #   make release           all packages, their digests and bills of materials, in build/release (root)
-#   make bench             packets per second and gap errors, in real time, as ratios
+#   make bench             packets per second and gap errors, in real time, as ratios; then bench-comparison
+#   make bench-comparison  this switch beside BMv2, Open vSwitch and a kernel bridge, for hours: QUICK=1
+#   make comparison-page   docs/comparison.md of the readings of bench-comparison
 #   make bench-install     a million classes through P4Runtime: time and memory (CLASSES=...)
 #   make bench-cluster     rate changes through three controllers on etcd: rate, latency, cost of each
 #   make bench-flood       a class at 500 Mbit/s and rate changes beside clients without rights
@@ -57,6 +59,9 @@
 #   make command-line      COMMANDS=1000 SEED=1: random commands for each program, too
 #   make trace-steps       PACKETS=100000 SEED=1
 #   make queue-model       PACKETS=100000 SEED=1
+#   make bench-comparison  QUICK=1: a reading of each, of a second; DURATION=10 ROUNDS=5
+#                          SIZES=64,128,256,512,1024,1280,1518 STREAMS=1,8,64 ONLY=<text in a name>
+#                          RETRY=1: failed readings again; BMV2_BUILD=<how BMv2 was built>
 #   make simulate          SEEDS=10000 FIRST=1 JOBS=<at a time>
 #   make demo              FIFO=64KB CC=bic SECONDS=20 RATE=500mbit RTT=200ms; REALTIME=1: one
 #                          sender, on this machine's kernel instead of in the lab; EDGE=ovs: one
@@ -248,6 +253,20 @@ bench: packages dev-venv switch $(WIRETOOLS)
 	@$(PYTHON) tests/bench/bench.py --out results/bench.json
 	@echo "== the controller"
 	@$(PYTHON) tests/controller/bench.py --out results/controller-bench.json
+	@echo "== other switches"
+	@$(MAKE) bench-comparison
+
+# It goes on with the readings of an earlier call, so that it may be ended at any time.
+COMPARISON_OPTIONS = $(if $(filter-out 0,$(QUICK)),--quick) $(if $(DURATION),--seconds $(DURATION)) \
+    $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SIZES),--sizes $(SIZES)) \
+    $(if $(STREAMS),--streams $(STREAMS)) $(if $(ONLY),--only "$(ONLY)") \
+    $(if $(filter-out 0,$(RETRY)),--retry) $(if $(BMV2_BUILD),--bmv2-build "$(BMV2_BUILD)")
+.PHONY: bench-comparison comparison-page
+bench-comparison: packages dev-venv switch $(WIRETOOLS)
+	@$(PYTHON) tests/bench/comparison.py \
+	    --out results/comparison$(if $(filter-out 0,$(QUICK)),-quick).json $(COMPARISON_OPTIONS)
+comparison-page: venv
+	@$(PYTHON) tests/bench/comparison_page.py results/comparison.json docs/comparison.md
 
 # It needs neither an interface nor a quiet machine: each figure is the least of many short batches.
 .PHONY: bench-engine
@@ -426,6 +445,7 @@ test-python: dev-venv switch
 	    tests/oracle tests/soak tests/fuzz tests/bmv2_thrift tests/python tests/packages
 	@$(PYTHON) -m pytest -q tests/web
 	@$(PYTHON) -m pytest -q tests/outside
+	@$(PYTHON) -m pytest -q tests/bench
 	@echo "== the simulation of controllers, a hundred seeds"
 	@$(PYTHON) -m pytest -q tests/simulation
 

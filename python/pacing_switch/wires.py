@@ -13,7 +13,7 @@ from pathlib import Path
 
 CARRIER_SECONDS = 60.0
 # The kernel would hand over frames larger than the wire takes, or with checksums to be filled in.
-_OFFLOADS = ("rx", "tx", "sg", "tso", "gso", "gro", "rxvlan", "txvlan")
+OFFLOADS = ("rx", "tx", "sg", "tso", "gso", "gro", "rxvlan", "txvlan")
 
 
 class WireError(Exception):
@@ -33,7 +33,7 @@ def make_wires(pairs: Iterable[tuple[str, str]], mtu: int = 1500) -> None:
         if knob.exists():
             knob.write_text("1")
     _quietly("ip", "link", "set", "lo", "up")
-    offloads = [word for feature in _OFFLOADS for word in (feature, "off")]
+    offloads = [word for feature in OFFLOADS for word in (feature, "off")]
     ends = []
     for one, other in pairs:
         _quietly("ip", "link", "add", one, "type", "veth", "peer", "name", other)

@@ -9,6 +9,9 @@ counter counts. Beside frames
 per second: frames per second of processor time, which other load changes less. gaps: UDP offered at
 1.2 times the rate into a class of pacing_switch, Linux TBF and HTB; an independent receiver at the
 far veth takes kernel time stamps. spin: gaps and processor time for several values of --spin.
+busy: classes beside four processes that compute without end, interleaved with TBF and HTB.
+stages: processor time of each of three threads for a packet, and what they would carry with a
+processor each, which is calculated.
 latency: single unpaced frames, from interface to interface. idle: processor time with four ports up
 and no traffic. Everything happens in a network namespace of its own. Needs root.
 
@@ -27,13 +30,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import measures
 from own_namespace import run_inside
+from pacer_entries import paced_class
 from pacing_switch.wires import WireError, make_wires
 from tables import markdown
 from targets import (
@@ -47,8 +51,10 @@ from targets import (
     bare_forwarder,
     forward_by_pacer,
     forward_by_router,
+    install_class,
     p4_switch,
     pace,
+    running,
 )
 
 FRAME_BYTES = (64, 1500)
@@ -60,6 +66,15 @@ ROUNDS = 3
 XDP = ("--port-driver", "af_xdp")
 AF_XDP = 44
 """Not exported by Python's socket module."""
+BUSY_RATES_BPS = (10_000_000, 200_000_000, 500_000_000)
+BUSY_PROCESSES = 4
+BUSY_ROUNDS = 5
+EVERYWHERE = f"0-{(os.cpu_count() or 1) - 1}"
+ALLOWANCE_BYTES = 16_384
+STAGES = {"receive": "receive_us", "pacing_switch": "program_us", "send": "send_us"}
+"""The names of the three threads. With one, it is the second."""
+STAGES_PPS = 100_000
+"""Fewer than any of them carries: a thread that finds a ring full would poll."""
 IDLE_SECONDS = 20.0
 IDLE_PORTS = tuple((port, f"idle{port}") for port in range(1, 5))
 LATENCY_SECONDS_PER_SECOND = 2
@@ -186,6 +201,7 @@ def gap_row(shaper: str, rate_bps: int, report: dict[str, Any]) -> dict[str, Any
         "back_to_back_max": report["back_to_back_max"],
         "back_to_back_max_unstalled": report["back_to_back_max_unstalled"],
         "stalls_seen": report["stalls"],
+        "queue_max_bytes": report["queue_max_bytes"],
     }
 
 
@@ -254,6 +270,86 @@ def spin(seconds: float) -> Rows:
     ]
 
 
+def beside_others(shaper: str, rate_bps: int, seconds: float) -> dict[str, Any]:
+    """Gaps behind a shaper that shares all processors with what else there is."""
+    if shaper != "pacing_switch":
+        with kernel_shaper(shaper, rate_bps), measures.as_instrument():
+            report = measures.gaps(WIRE.device_in, rate_bps, seconds, TARGET_CPU)
+        return gap_row(shaper, rate_bps, report)
+    allowance_ns = ALLOWANCE_BYTES * 8_000_000_000 // rate_bps
+    entry = paced_class(1, rate_bps, limit_bytes=1 << 20, allowance_ns=allowance_ns)
+    with p4_switch(
+        "pacing_switch",
+        PACER / "pacing_switch",
+        "pacer",
+        forward_by_pacer,
+        lambda client: install_class(client, entry),
+        cpus=EVERYWHERE,
+    ):
+        with measures.as_instrument():
+            report = measures.gaps(WIRE.receiver, rate_bps, seconds, SENDER_CPU)
+        return gap_row(shaper, rate_bps, report)
+
+
+def busy(seconds: float) -> Rows:
+    """Classes on a busy machine, as medians of interleaved readings."""
+    readings: dict[tuple[int, str], Rows] = {}
+    with ExitStack() as others:
+        for _ in range(BUSY_PROCESSES):
+            others.enter_context(running(["sh", "-c", "while :; do :; done"], EVERYWHERE))
+        for _ in range(BUSY_ROUNDS):
+            for rate_bps in BUSY_RATES_BPS:
+                for shaper in ("pacing_switch", "tbf", "htb"):
+                    row = beside_others(shaper, rate_bps, seconds)
+                    readings.setdefault((rate_bps, shaper), []).append(row)
+    figures = ("mean_rate_bps", "p50_us", "p99_us", "queue_max_bytes")
+    return [
+        {"shaper": shaper, "rate_bps": rate_bps}
+        | {name: median(row[name] for row in rows) for name in figures}
+        for (rate_bps, shaper), rows in readings.items()
+    ]
+
+
+def stage_times_us(folder: Path, program: str, threads: int, seconds: float) -> dict[str, float]:
+    """Processor time of each thread for a packet of 64 bytes."""
+    entries = forward_by_router if program == "router" else forward_by_pacer
+    options = ("--threads", str(threads), "--realtime", "off")
+    with p4_switch(
+        "pacing_switch", folder, program, entries, options=options, cpus=EVERYWHERE
+    ) as started:
+        before_s = started.thread_seconds()
+        packets = measures.trial(started, 64, STAGES_PPS, seconds).received
+        after_s = started.thread_seconds()
+    used_s = {name: after_s[name] - before_s.get(name, 0.0) for name in after_s}
+    return {name: used_s.get(name, 0.0) / packets * 1e6 for name in STAGES}
+
+
+def stages(seconds: float) -> Rows:
+    """Both programs, with one thread and with three in turn."""
+    rows: Rows = []
+    for folder, program in ((PACER / "pacing_switch", "pacer"), (ROUTER, "router")):
+        readings = [
+            (
+                stage_times_us(folder, program, 1, seconds),
+                stage_times_us(folder, program, 3, seconds),
+            )
+            for _ in range(BUSY_ROUNDS)
+        ]
+        one_us = median(sum(one.values()) for one, _ in readings)
+        three_us = {name: median(three[name] for _, three in readings) for name in STAGES}
+        longest_us = max(three_us.values())
+        rows.append(
+            {
+                "program": f"{program}.p4",
+                "one_us": one_us,
+                **{STAGES[name]: time_us for name, time_us in three_us.items()},
+                "calculated_pps": 1e6 / longest_us,
+                "calculated_ratio": one_us / longest_us,
+            }
+        )
+    return rows
+
+
 def latency(seconds: float) -> Rows:
     """The time of single frames through each target."""
     rows: Rows = []
@@ -295,6 +391,8 @@ PARTS: dict[str, Callable[[float], Rows]] = {
     "forwarding": forwarding,
     "gaps": gaps,
     "spin": spin,
+    "busy": busy,
+    "stages": stages,
     "latency": latency,
     "idle": idle,
 }

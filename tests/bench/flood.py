@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -49,7 +48,6 @@ from pacer_controller.traffic_manager import TrafficManager  # noqa: E402
 RATE_BPS = 500_000_000
 CHANGES_PER_S = 20
 TIMEOUT_S = 10.0
-INSTRUMENTS_NICE = -10
 CLIENT = ROOT / "tests" / "cli" / "flood_client.py"
 
 
@@ -128,20 +126,10 @@ def paced(folder: Path) -> Iterator[tuple[str, Controller, str]]:
         switch.stop()
 
 
-@contextmanager
-def as_instrument() -> Iterator[None]:
-    """Give the processes started in the block a higher priority than the flood."""
-    os.setpriority(os.PRIO_PROCESS, 0, INSTRUMENTS_NICE)
-    try:
-        yield
-    finally:
-        os.setpriority(os.PRIO_PROCESS, 0, 0)
-
-
 def reading(seconds: float, url: str, token: str) -> dict[str, Any]:
     """Gaps of the paced class and times of changes, over some seconds."""
     changes = Changes(url, token)
-    with as_instrument():
+    with measures.as_instrument():
         measures.announce()
         report = measures.gaps(WIRE.receiver, RATE_BPS, seconds, SENDER_CPU)
     changes.close()

@@ -64,6 +64,26 @@ GAPS: Sequence[Column] = (
     ("between polls; stalls", polling),
 )
 
+BUSY: Sequence[Column] = (
+    ("shaper", text("shaper")),
+    ("rate, Mbit/s", lambda row: f"{row['rate_bps'] / 1e6:.0f}"),
+    ("mean", lambda row: f"{row['mean_rate_bps'] / 1e6:.2f}"),
+    ("of the rate", lambda row: f"{row['mean_rate_bps'] / row['rate_bps']:.3f}"),
+    ("virtual-bottleneck queue, bytes", lambda row: f"{row['queue_max_bytes']:,.0f}"),
+    ("error p50, us", us("p50_us")),
+    ("p99", us("p99_us")),
+)
+
+STAGES: Sequence[Column] = (
+    ("program", text("program")),
+    ("one thread, us of a packet", ratio("one_us")),
+    ("three: receiving", ratio("receive_us")),
+    ("program", ratio("program_us")),
+    ("sending", ratio("send_us")),
+    ("calculated, with a processor each: kpps", thousands("calculated_pps")),
+    ("of one thread", ratio("calculated_ratio")),
+)
+
 LATENCY: Sequence[Column] = (
     ("target", text("target")),
     ("program", text("program")),
@@ -119,6 +139,8 @@ COLUMNS: dict[str, Sequence[Column]] = {
     "forwarding": FORWARDING,
     "gaps": GAPS,
     "spin": (("spin, us", text("spin_us")), *GAPS),
+    "busy": BUSY,
+    "stages": STAGES,
     "latency": LATENCY,
     "idle": IDLE,
     "edges": EDGES,

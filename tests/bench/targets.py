@@ -1,7 +1,7 @@
-"""The targets of the benchmark: pacing_switch, the bare forwarder, simple_switch_grpc.
+"""The targets of the benchmarks: pacing_switch, the bare forwarder, and switches of others.
 
-Each is started between two veth pairs, pinned to a core of its own, with what it needs to forward
-the generator's frames.
+Each is started between two interfaces, by default those of two veth pairs, and pinned to cores, by
+default to one of its own.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 for folder in ("common", "ptf", "virtual"):
     sys.path.insert(0, str(ROOT / "tests" / folder))
 
+from open_vswitch import OpenVSwitch  # noqa: E402
 from p4runtime_client import Client, Program  # noqa: E402
 from pacer_entries import paced_class  # noqa: E402
 
@@ -57,16 +58,29 @@ PORTS = ((1, WIRE.device_in), (2, WIRE.device_out))
 
 @dataclass
 class Started:
-    """A running target; `statistics` are those that pacing_switch writes at its end."""
+    """A running target; `statistics` are those that pacing_switch writes at its end.
+
+    `pid` is 0 where the kernel forwards.
+    """
 
     pid: int
     client: Client | None = None
     statistics: dict[str, Any] = field(default_factory=dict)
 
     def cpu_seconds(self) -> float:
-        """Processor time of all its threads, in s."""
-        tasks = Path(f"/proc/{self.pid}/task").iterdir()
-        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+        """Processor time of all its threads, in s; 0 where the kernel forwards."""
+        return sum(self.thread_seconds().values())
+
+    def thread_seconds(self) -> dict[str, float]:
+        """Processor time by the names of its threads, in s."""
+        if not self.pid:
+            return {}
+        found: dict[str, float] = {}
+        for task in Path(f"/proc/{self.pid}/task").iterdir():
+            name = (task / "comm").read_text().strip()
+            used_ns = int((task / "schedstat").read_text().split()[0])
+            found[name] = found.get(name, 0.0) + used_ns / 1e9
+        return found
 
 
 @contextmanager
@@ -202,9 +216,50 @@ def p4_switch(
 
 
 @contextmanager
-def bare_forwarder(*options: str) -> Iterator[Started]:
+def bare_forwarder(
+    *options: str,
+    ports: Sequence[tuple[int, str]] = PORTS,
+    cpus: str = str(TARGET_CPU),
+) -> Iterator[Started]:
     """The project's forwarder without P4."""
-    command = [str(RELEASE / "forwarder"), WIRE.device_in, WIRE.device_out, *options]
-    with running(command) as process:
+    command = [str(RELEASE / "forwarder"), *(name for _, name in ports), *options]
+    with running(command, cpus) as process:
         time.sleep(0.5)  # it opens two interfaces; too short a wait shows as a lower figure
         yield Started(process.pid)
+
+
+@contextmanager
+def kernel_bridge(ports: Sequence[tuple[int, str]] = PORTS) -> Iterator[Started]:
+    """A bridge of the kernel."""
+    _ip("link", "add", "bridge", "type", "bridge")
+    try:
+        for _, name in ports:
+            _ip("link", "set", name, "master", "bridge")
+        _ip("link", "set", "bridge", "up")
+        yield Started(0)
+    finally:
+        _ip("link", "delete", "bridge")
+
+
+@contextmanager
+def open_vswitch(
+    installed: Path,
+    ports: Sequence[tuple[int, str]] = PORTS,
+    cpus: str = str(TARGET_CPU),
+    *,
+    trains: bool = False,
+) -> Iterator[Started]:
+    """Open vSwitch's userspace datapath, which sends what comes in at a port out of the other.
+
+    `installed` is the folder that `ovs-patches/build` prints; `trains`: frames of several segments
+    come.
+    """
+    (one, other) = (name for _, name in ports)
+    under = ("taskset", "-c", cpus)
+    with OpenVSwitch.running(installed, (one, other), under=under, trains=trains) as ovs:
+        ovs.flows([f"in_port={a},actions=output:{b}" for a, b in ((one, other), (other, one))])
+        yield Started(ovs.pid)
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, stdout=subprocess.DEVNULL)

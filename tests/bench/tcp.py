@@ -28,8 +28,18 @@ from statistics import median
 from typing import Any
 
 from own_namespace import run_inside
+from pacing_switch.wires import OFFLOADS
 from tables import markdown
-from targets import PACER, RELEASE, ROOT, ROUTER, install_class, number, p4_switch
+from targets import (
+    PACER,
+    RELEASE,
+    ROOT,
+    ROUTER,
+    install_class,
+    kernel_bridge,
+    number,
+    p4_switch,
+)
 
 sys.path.insert(0, str(ROOT / "tests" / "ptf"))
 sys.path.insert(0, str(ROOT / "tests" / "virtual"))
@@ -40,6 +50,12 @@ from pacer_entries import paced_class, timer_class
 ALLOWANCE_BYTES = 16_384
 LIMIT_BYTES = 4 << 20
 READY_S = 30.0
+CONNECT_S = 5.0
+ENDS_S = 20.0
+
+
+class TcpError(Exception):
+    """TCP does not work between the hosts."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +100,13 @@ class Row:
         return " ".join(filter(None, words))
 
 
+PORTS = tuple((host.port, host.device) for host in HOSTS)
 BRIDGE = "bridge"
+
+
+def everywhere() -> str:
+    """All processors, as `taskset` takes them."""
+    return f"0-{(os.cpu_count() or 1) - 1}"
 
 
 def rows(switches: list[str]) -> list[Row]:
@@ -110,8 +132,11 @@ def _run(*command: str) -> None:
 
 
 @contextmanager
-def hosts() -> Iterator[list[list[str]]]:
-    """Make the hosts; gives the beginning of a command in each."""
+def hosts(*, offloads: bool = True) -> Iterator[list[list[str]]]:
+    """Make the hosts; gives the beginning of a command in each.
+
+    `offloads`: as the kernel makes their interfaces, else with all offloads off, at both ends.
+    """
     with ExitStack() as ending:
         entered = []
         for host in HOSTS:
@@ -126,9 +151,15 @@ def hosts() -> Iterator[list[list[str]]]:
             held.stdout.readline()
             _run("ip", "link", "add", host.device, "type", "veth", "peer", "name", "eth0",
                  "netns", str(held.pid))  # fmt: skip
+            # A connection that was cut keeps the namespace for minutes.
+            ending.callback(_run, "ip", "link", "delete", host.device)
             inside = ["nsenter", "--net", "--target", str(held.pid)]
             _run(*inside, "ip", "link", "set", "eth0", "address", host.mac, "up")
             _run(*inside, "ip", "address", "add", f"{host.address}/16", "dev", "eth0")
+            if not offloads:
+                off = [word for feature in OFFLOADS for word in (feature, "off")]
+                _run("ethtool", "-K", host.device, *off)
+                _run(*inside, "ethtool", "-K", "eth0", *off)
             _run("ip", "link", "set", host.device, "up")
             entered.append(inside)
         for inside, other in zip(entered, reversed(HOSTS), strict=True):
@@ -138,19 +169,6 @@ def hosts() -> Iterator[list[list[str]]]:
         ending.callback(server.wait)
         ending.callback(server.kill)
         yield entered
-
-
-@contextmanager
-def bridge() -> Iterator[None]:
-    """A bridge of the kernel between the hosts."""
-    _run("ip", "link", "add", "bridge", "type", "bridge")
-    try:
-        for host in HOSTS:
-            _run("ip", "link", "set", host.device, "master", "bridge")
-        _run("ip", "link", "set", "bridge", "up")
-        yield
-    finally:
-        _run("ip", "link", "delete", "bridge")
 
 
 def forward(client: Client) -> None:
@@ -202,33 +220,53 @@ def read(row: Row, inside: list[list[str]], seconds: float, binaries: dict[str, 
     """Return the goodput of a row in bit/s."""
     with ExitStack() as between:
         if row.target == BRIDGE:
-            between.enter_context(bridge())
+            between.enter_context(kernel_bridge(PORTS))
         else:
             routes = row.program == "router.p4"
             folder, program = (ROUTER, "router") if routes else (PACER / "pacing_switch", "pacer")
             entries: list[Callable[[Client], None]] = [route if routes else forward]
             if row.rate_bps:
                 entries.append(pace(row))
-            ports = [(host.port, host.device) for host in HOSTS]
-            everywhere = f"0-{(os.cpu_count() or 1) - 1}"
+            binary = binaries[row.target]
             between.enter_context(
                 p4_switch(
                     "pacing_switch",
                     folder,
                     program,
                     *entries,
-                    ports=ports,
-                    binary=binaries[row.target],
-                    cpus=everywhere,
+                    ports=PORTS,
+                    binary=binary,
+                    cpus=everywhere(),
                 )
             )
-        wait_for_ping(inside[0])
-        command = [*inside[0], "iperf3", "--json", "--client", HOSTS[1].address, "--omit", "1"]
-        command += ["--time", f"{seconds:g}", "--parallel", str(row.streams)]
-        command += ["--reverse"] if row.reverse else []
-        said = json.loads(subprocess.run(command, stdout=subprocess.PIPE).stdout)
-        if "error" in said:
-            raise SystemExit(f"{row.name}: iperf3: {said['error']}")
+        try:
+            return goodput_bps(inside, seconds, row.streams, reverse=row.reverse)
+        except TcpError as error:
+            raise SystemExit(f"{row.name}: {error}") from None
+
+
+def goodput_bps(
+    inside: list[list[str]], seconds: float, streams: int, *, reverse: bool = False
+) -> float:
+    """Return what TCP carries between the hosts; TcpError if it carries nothing.
+
+    iperf3 takes whole seconds.
+    """
+    wait_for_ping(inside[0])
+    command = [*inside[0], "iperf3", "--json", "--client", HOSTS[1].address, "--omit", "1"]
+    command += ["--time", f"{max(seconds, 1):.0f}", "--parallel", str(streams)]
+    command += ["--connect-timeout", f"{CONNECT_S * 1000:.0f}"]
+    command += ["--reverse"] if reverse else []
+    try:
+        # A connection that carries nothing would keep iperf3 for minutes.
+        ended = subprocess.run(
+            command, stdout=subprocess.PIPE, timeout=seconds + 1 + CONNECT_S + ENDS_S
+        )
+        said = json.loads(ended.stdout)
+    except (subprocess.TimeoutExpired, ValueError) as error:
+        raise TcpError(f"iperf3 does not end: {type(error).__name__}") from None
+    if "error" in said:
+        raise TcpError(f"iperf3: {said['error']}")
     return float(said["end"]["sum_received"]["bits_per_second"])
 
 
@@ -238,7 +276,7 @@ def wait_for_ping(inside: list[str]) -> None:
     command = [*inside, "ping", "-q", "-c", "1", "-W", "1", HOSTS[1].address]
     while subprocess.run(command, stdout=subprocess.DEVNULL).returncode != 0:
         if time.monotonic() > limit_s:
-            raise SystemExit("the hosts do not reach each other")
+            raise TcpError("the hosts do not reach each other")
 
 
 def main() -> int:

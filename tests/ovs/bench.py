@@ -39,6 +39,10 @@ from pathlib import Path
 from statistics import median
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "common"))
+
+from open_vswitch import READY_S, OpenVSwitch, quiet  # noqa: E402
+
 BUILD = ROOT / "ovs-patches" / "build"
 RELEASE = Path(os.environ.get("WIRETOOLS") or ROOT / "switch" / "target" / "release")
 INSIDE = "PACER_BENCH_INSIDE"
@@ -59,15 +63,6 @@ DUMMY_FLOW = (
     "in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),"
     "ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=2)"
 )
-READY_SECONDS = 30.0
-
-
-def quiet(*command: str) -> str:
-    """Runs a command that must not fail; returns its output."""
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)[:200]}: {done.stderr.strip()}")
-    return done.stdout
 
 
 def make_wires() -> None:
@@ -82,62 +77,14 @@ def make_wires() -> None:
             quiet("ip", "link", "set", end, "up")
 
 
-class Ovs:
+class Ovs(OpenVSwitch):
     """A running Open vSwitch that forwards from one wire to the other."""
-
-    def __init__(self, installed: Path, directory: Path, under: Sequence[str] = ()) -> None:
-        self.binaries = installed / "bin"
-        self.directory = directory
-        self.processes: list[subprocess.Popen[bytes]] = []
-        os.environ.update(OVS_RUNDIR=str(directory), OVS_LOGDIR=str(directory))
-        database = directory / "conf.db"
-        schema = installed / "share" / "vswitch.ovsschema"
-        quiet(str(self.binaries / "ovsdb-tool"), "create", str(database), str(schema))
-        self._start("ovsdb-server", str(database), f"--remote=punix:{directory}/db.sock")
-        self._wait_for(directory / "db.sock")
-        self.vsctl("--no-wait", "init")
-        dummy = ["--enable-dummy=override", "--disable-system"] if under else []
-        self._start("ovs-vswitchd", f"unix:{directory}/db.sock", *dummy, under=under)
-        bridge = ["add-br", "br0", "--", "set", "bridge", "br0"]
-        bridge.append(f"datapath_type={'dummy' if under else 'netdev'}")
-        for port in (DEVICE_IN, DEVICE_OUT):
-            bridge += ["--", "add-port", "br0", port]
-            if under:
-                bridge += ["--", "set", "interface", port, "type=dummy"]
-        self.vsctl(*bridge)
-        self.flows([f"in_port={DEVICE_IN},actions=output:{DEVICE_OUT}"])
-
-    def _start(self, program: str, *words: str, under: Sequence[str] = ()) -> None:
-        command = [*under, str(self.binaries / program), *words]
-        command.append(f"--unixctl={self.directory}/{program}")
-        self.processes.append(
-            subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        )
-
-    def _wait_for(self, path: Path) -> None:
-        limit = time.monotonic() + READY_SECONDS
-        while not path.exists():
-            if time.monotonic() > limit:
-                raise SystemExit(f"no {path.name} after {READY_SECONDS:.0f} s")
-            time.sleep(0.02)
-
-    def vsctl(self, *words: str) -> str:
-        """Runs ovs-vsctl."""
-        return quiet(
-            str(self.binaries / "ovs-vsctl"), f"--db=unix:{self.directory}/db.sock", *words
-        )
-
-    def appctl(self, *words: str) -> str:
-        """Runs ovs-appctl on ovs-vswitchd."""
-        return quiet(
-            str(self.binaries / "ovs-appctl"), "-t", f"{self.directory}/ovs-vswitchd", *words
-        )
 
     def receive(self, packets: int) -> None:
         """Lets packets arrive at a dummy device, and waits until they are dealt with."""
         wanted = self._dealt_with() + packets
         self.appctl("netdev-dummy/receive", DEVICE_IN, *[DUMMY_FLOW] * packets)
-        limit = time.monotonic() + READY_SECONDS
+        limit = time.monotonic() + READY_S
         while self._dealt_with() < wanted:
             if time.monotonic() > limit:
                 raise SystemExit("packets got lost")
@@ -146,13 +93,6 @@ class Ovs:
     def _dealt_with(self) -> int:
         shown = self.appctl("dpif-netdev/pmd-stats-show")
         return sum(int(n) for n in re.findall(r"Rx packets: +(\d+)", shown))
-
-    def flows(self, flows: Sequence[str]) -> None:
-        """Replaces all flows."""
-        ofctl, bridge = str(self.binaries / "ovs-ofctl"), f"unix:{self.directory}/br0.mgmt"
-        listed = self.directory / "flows"
-        listed.write_text("\n".join(flows) + "\n")
-        quiet(ofctl, "--names", "replace-flows", bridge, str(listed))
 
     def pace(self, queues: int) -> None:
         """Gives the outgoing port that many paced queues: 1 is the fast one."""
@@ -172,31 +112,21 @@ class Ovs:
 
     def processor_seconds(self) -> float:
         """Processor time that the main thread of ovs-vswitchd has used, which forwards."""
-        used_ns = Path(f"/proc/{self.processes[-1].pid}/schedstat").read_text().split()[0]
+        used_ns = Path(f"/proc/{self.pid}/schedstat").read_text().split()[0]
         return int(used_ns) / 1e9
 
     def put_first(self) -> None:
         """Gives the main thread of ovs-vswitchd real-time priority."""
-        os.sched_setscheduler(self.processes[-1].pid, os.SCHED_FIFO, os.sched_param(10))
-
-    def stop(self) -> None:
-        """Ends the processes, by their ids."""
-        for process in reversed(self.processes):
-            process.terminate()
-            process.wait()
+        os.sched_setscheduler(self.pid, os.SCHED_FIFO, os.sched_param(10))
 
 
 @contextmanager
 def running(installed: Path, under: Sequence[str] = ()) -> Iterator[Ovs]:
     """Open vSwitch, for a while; with a dummy datapath if it runs under another program."""
-    with tempfile.TemporaryDirectory() as directory:
-        ovs = Ovs(installed, Path(directory), under)
-        try:
-            yield ovs
-        finally:
-            ovs.stop()
-            for device in ("br0", "ovs-netdev"):
-                subprocess.run(["ip", "link", "del", device], capture_output=True)
+    ports = (DEVICE_IN, DEVICE_OUT)
+    with Ovs.running(installed, ports, under=under, dummy=bool(under)) as ovs:
+        ovs.flows([f"in_port={DEVICE_IN},actions=output:{DEVICE_OUT}"])
+        yield ovs
 
 
 def received() -> int:
@@ -328,7 +258,7 @@ def instructions(installed: Path) -> float:
         valgrind = ["valgrind", "--tool=callgrind", "--toggle-collect=dpif_netdev_run"]
         valgrind += [f"--callgrind-out-file={counted}", "--dump-instr=no", "--quiet"]
         with running(installed, valgrind) as ovs:
-            pid = str(ovs.processes[-1].pid)
+            pid = str(ovs.pid)
             ovs.receive(DUMMY_PACKETS)
             quiet("callgrind_control", "--zero", pid)
             for _ in range(DUMMY_ROUNDS):

@@ -63,6 +63,8 @@ pub struct Summary {
     pub back_to_back_max_unstalled: u64,
     /// Gaps 100 us or more above the ideal.
     pub stalls: u64,
+    /// The largest queue, in bytes, in front of a virtual bottleneck that takes a frame in each ideal gap.
+    pub queue_max_bytes: u64,
     /// The threshold, percent of the ideal gap.
     pub back_to_back_percent: f64,
     /// Mean rate, bit/s.
@@ -144,9 +146,11 @@ impl Arrivals {
         let gap_us = |share| percentile(&gaps_ns, share).map_or(0.0, |ns| ns as f64) / NS_PER_US;
         let error_us = |share| percentile(&errors_ns, share).unwrap_or(0.0) / NS_PER_US;
         let below_ns = ideal_ns * back_to_back_percent / 100.0;
+        let bytes = self.bytes_before_last + self.last_bytes;
+        let frame_bytes = bytes as f64 / self.frames as f64;
         Some(Summary {
             packets: self.frames,
-            bytes: self.bytes_before_last + self.last_bytes,
+            bytes,
             seconds: span_ns / 1e9,
             pps: self.gaps_ns.len() as f64 * 1e9 / span_ns,
             ideal_ns,
@@ -166,11 +170,23 @@ impl Arrivals {
                 .iter()
                 .filter(|gap_ns| **gap_ns as f64 >= ideal_ns + STALL_NS)
                 .count() as u64,
+            queue_max_bytes: (self.longest_queue(ideal_ns) * frame_bytes).round() as u64,
             back_to_back_percent,
             mean_rate_bps: self.bytes_before_last as f64 * 8e9 / span_ns,
             min_rate_bps: self.min_rate_bps,
             max_rate_bps: self.max_rate_bps,
         })
+    }
+
+    /// The longest queue in front of a bottleneck that takes a frame each `ideal_ns`, in frames. The one on
+    /// the line counts.
+    fn longest_queue(&self, ideal_ns: f64) -> f64 {
+        let (mut longest, mut queue) = (1.0_f64, 1.0_f64);
+        for gap_ns in &self.gaps_ns {
+            queue = (queue - *gap_ns as f64 / ideal_ns).max(0.0) + 1.0;
+            longest = longest.max(queue);
+        }
+        longest
     }
 
     /// Frames in the longest run of gaps below `below_ns`, runs behind a gap of `stall_ns` or
@@ -220,6 +236,7 @@ mod tests {
         assert_eq!((summary.min_us, summary.max_us), (24.288, 24.288));
         assert_eq!(summary.error_max_us, 0.0);
         assert_eq!(summary.back_to_back_max, 1);
+        assert_eq!(summary.queue_max_bytes, 1_518);
         for rate_bps in [
             summary.mean_rate_bps,
             summary.min_rate_bps,
@@ -237,6 +254,8 @@ mod tests {
         assert_eq!(summary.back_to_back_max, 4);
         assert_eq!(summary.min_us, 0.001);
         assert_eq!(summary.p50_us, 0.001);
+        // 3.97 frames at 103 ns. The next one comes when a frame less 3 % of it has left.
+        assert_eq!(summary.queue_max_bytes, 4 * 1_518);
     }
 
     #[test]

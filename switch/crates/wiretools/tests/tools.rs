@@ -106,6 +106,28 @@ fn what_is_sent_is_forwarded_and_measured() {
 }
 
 #[test]
+fn one_frame_of_so_many_is_a_probe() {
+    let body = "
+        $GAPMETER vb --match udp-dst=5002 --count 100 --patience 120 2>g.log >g.json &
+        meter=$!
+        ready g.log
+        $BLASTER va --frame-bytes 60 --rate-pps 2000 --count 1000 --probe-every 10 >/dev/null
+        wait $meter
+        cat g.json
+    ";
+    let Some(reports) = script("one_frame_of_so_many_is_a_probe", body) else {
+        return;
+    };
+    let [probes] = reports.as_slice() else {
+        panic!("{reports:?}");
+    };
+    assert_eq!(probes["packets"], 100);
+    // Nine between each two, and those behind the last that came with it.
+    let others = probes["other_packets"].as_u64().expect("a number");
+    assert!((99 * 9..=100 * 9).contains(&others), "{probes}");
+}
+
+#[test]
 fn bad_input_is_named() {
     let error = |program: &str, arguments: &[&str]| {
         let output = Command::new(program)
@@ -123,5 +145,7 @@ fn bad_input_is_named() {
     assert!(error(GAPMETER, &["lo", "--match", "udp-dst=x"]).contains("'x' is not a port number"));
     assert!(error(BLASTER, &["lo", "--rate-pps", "0"]).contains("'0' is neither"));
     assert!(error(BLASTER, &["lo", "--frame-bytes", "41"]).contains("at least 42"));
+    let short = ["lo", "--frame-bytes", "49", "--probe-every", "2"];
+    assert!(error(BLASTER, &short).contains("at least 50"));
     assert!(error(BLASTER, &["lo", "--dst-mac", "red"]).contains("'red' is not a MAC address"));
 }

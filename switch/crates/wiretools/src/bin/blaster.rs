@@ -1,9 +1,11 @@
 //! Sends equal UDP frames from a batch of raw frames, at a rate or as fast as it goes: load for
 //! switches. Prints what it sent as JSON. At a rate, frames leave one by one at their times; frames
-//! it is late for are sent at once, up to a batch.
+//! it is late for are sent at once, up to a batch. Some of them can be probes, by which a receiver
+//! measures latency.
 
 use std::error::Error;
 use std::net::Ipv4Addr;
+use std::num::NonZeroU64;
 use std::process::ExitCode;
 use std::str::FromStr;
 
@@ -57,7 +59,14 @@ struct Options {
     /// Send past the queueing discipline.
     #[arg(long)]
     qdisc_bypass: bool,
+    /// One frame of so many is a probe: it goes to the UDP port after `--dst-port`, and its payload begins
+    /// with its number, from 0, in eight bytes of the machine's order.
+    #[arg(long)]
+    probe_every: Option<NonZeroU64>,
 }
+
+/// Bytes of a probe's number.
+const NUMBER_BYTES: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Rate {
@@ -111,8 +120,10 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<(), Box<dyn Error>> {
-    if options.frame_bytes < HEADERS_BYTES {
-        return Err(format!("--frame-bytes: at least {HEADERS_BYTES}").into());
+    let number_bytes = options.probe_every.map_or(0, |_| NUMBER_BYTES);
+    let least_bytes = HEADERS_BYTES + number_bytes;
+    if options.frame_bytes < least_bytes {
+        return Err(format!("--frame-bytes: at least {least_bytes}").into());
     }
     let port_options = PortOptions {
         receive: false,
@@ -122,13 +133,18 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         ..PortOptions::default()
     };
     let mut port = Port::open(&options.interface, &port_options)?;
-    let frame = UdpFrame {
+    let addresses = UdpFrame {
         src_mac: options.src_mac.unwrap_or(Mac(port.mac())),
         dst_mac: options.dst_mac,
         src_address: options.src_ip,
         dst_address: options.dst_ip,
         src_port: options.src_port,
         dst_port: options.dst_port,
+    };
+    let frame = addresses.bytes(options.frame_bytes)?;
+    let mut probe = UdpFrame {
+        dst_port: options.dst_port.wrapping_add(1),
+        ..addresses
     }
     .bytes(options.frame_bytes)?;
     let mut waiter = Waiter::new(WaiterOptions {
@@ -145,7 +161,14 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         let most = (options.batch as u64).min(count - offered);
         let mut burst = 0;
         while burst < most && options.rate_pps.due_ns(start_ns, offered + burst) <= now_ns {
-            port.send(&frame)?;
+            let number = offered + burst;
+            match options.probe_every {
+                Some(every) if number % every == 0 => {
+                    write_number(&mut probe, number / every);
+                    port.send(&probe)?;
+                }
+                _ => port.send(&frame)?,
+            }
             burst += 1;
         }
         port.flush();
@@ -173,4 +196,27 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     };
     println!("{}", serde_json::to_string_pretty(&report)?);
     Ok(())
+}
+
+/// Writes the number of a probe into its frame.
+fn write_number(probe: &mut [u8], number: u64) {
+    if let Some(place) = probe.get_mut(HEADERS_BYTES..HEADERS_BYTES + NUMBER_BYTES) {
+        place.copy_from_slice(&number.to_ne_bytes());
+    }
+    ports::checksum::complete(probe);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_has_its_number_and_a_right_checksum() {
+        let mut probe = UdpFrame::default().bytes(60).unwrap();
+        for number in [0, 1, u64::MAX] {
+            write_number(&mut probe, number);
+            assert_eq!(probe[42..50], number.to_ne_bytes());
+            assert_eq!(ports::checksum::verify(&probe), Some(true));
+        }
+    }
 }
