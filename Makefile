@@ -11,6 +11,8 @@
 #   make command-line      the commands of BMv2's command line here and on stock BMv2, compared
 #   make trace-steps       the steps of random packets here and on stock BMv2, compared
 #   make queue-model       random packets through egress queues, beside the reference model
+#   make engines           random packets by machine code and by the interpreter, compared
+#   make trains            random trains, and the same segments one by one, compared
 #   make simulate          controllers, stores and switches in one process, with faults from a seed
 #   make experiments       the published tables and figures, and more, beside the published ones
 #   make experiment-table5 one of them; their names: make experiment-list
@@ -38,6 +40,7 @@
 #   make bench-tcp         TCP between hosts with offloads on, unpaced and paced, beside a kernel bridge
 #   make bench-edges       stock BMv2 beside pacing_switch on a long fat network, with a plot
 #   make bench-engine      cost per packet against classes, entries and frame size, with a plot
+#   make bench-load        time to load each program, at most 200 ms (PROGRAMS=...)
 #   make bench-scale       memory and cost of 64 ports x 64 queues and of a million classes, with a plot
 #   make p4                recompile the P4 programs (needs p4c)
 #   make pictures          docs/dashboard.png and docs/top.svg, in real time (root, an idle machine)
@@ -54,11 +57,15 @@
 #
 # Settings, after the target:
 #   make ptf               TARGET=pacing_switch|bmv2
-#   make conformance       SAMPLES=<a p4c checkout>/testdata/p4_16_samples; one TARGET only
+#   make conformance       SAMPLES=<a p4c checkout>/testdata/p4_16_samples; one TARGET only;
+#                          KEEP=<a folder for the compiled programs>
 #   make differential      PACKETS=100000 SEED=1; PROGRAMS=<a folder of p4c's JSON>: those, too
 #   make command-line      COMMANDS=1000 SEED=1: random commands for each program, too
 #   make trace-steps       PACKETS=100000 SEED=1
 #   make queue-model       PACKETS=100000 SEED=1
+#   make engines           PACKETS=10000000; PROGRAMS=<a folder of p4c's JSON>: those, too
+#   make trains            SEGMENTS=1000000 SEED=1; PROGRAMS=<a folder of p4c's JSON>: those, too
+#   make bench-load        PROGRAMS=<a folder of p4c's JSON>: those, too
 #   make bench-comparison  QUICK=1: a reading of each, of a second; DURATION=10 ROUNDS=5
 #                          SIZES=64,128,256,512,1024,1280,1518 STREAMS=1,8,64 ONLY=<text in a name>
 #                          RETRY=1: failed readings again; BMV2_BUILD=<how BMv2 was built>
@@ -218,7 +225,8 @@ SAMPLES ?= tests/conformance/programs
 .PHONY: conformance
 conformance: dev-venv switch
 	@$(PYTHON) tests/conformance/conformance.py --samples $(SAMPLES) \
-	    $(if $(call set_by_user,TARGET),--target $(TARGET)) --out results/conformance.json
+	    $(if $(call set_by_user,TARGET),--target $(TARGET)) $(if $(KEEP),--keep $(KEEP)) \
+	    --out results/conformance.json
 
 PACKETS ?= 100000
 SEED ?= 1
@@ -277,6 +285,12 @@ bench-engine: venv $(DESCRIPTORS)
 	@cd switch && cargo bench --locked -p switch --bench engine -- $(abspath results/engine.json)
 	@$(PYTHON) tests/bench/engine_plot.py results/engine.json docs/scale.svg
 	@echo "figures in results/engine.json, plot in docs/scale.svg"
+
+# The limit is for an idle machine. The least of five loads counts.
+.PHONY: bench-load
+bench-load: $(DESCRIPTORS)
+	@cd switch && PROGRAMS="$(abspath $(PROGRAMS))" \
+	    cargo bench --quiet --locked -p v1model --bench engines -- load
 
 # 64 ports with up to 64 queues each, and a million classes: a process for each point, two seconds each.
 .PHONY: bench-scale
@@ -407,6 +421,19 @@ queue-model: venv
 	    --seed $(SEED) --out results/queue-vectors
 	@cd switch && QUEUE_VECTORS_DIR=$(CURDIR)/results/queue-vectors \
 	    cargo test --quiet --locked -p traffic-manager --test queue_vectors -- --nocapture
+
+# Random packets by machine code and by the interpreter, through the compiled programs of the repository.
+.PHONY: engines
+engines: $(DESCRIPTORS)
+	@cd switch && PACKETS=$(PACKETS) PROGRAMS="$(abspath $(PROGRAMS))" \
+	    cargo test --quiet --release --locked -p v1model --lib agreement -- --nocapture
+
+# Random trains and the same segments one by one, through the same programs.
+SEGMENTS ?= 100000
+.PHONY: trains
+trains: $(DESCRIPTORS)
+	@cd switch && SEGMENTS=$(SEGMENTS) SEED=$(SEED) PROGRAMS="$(abspath $(PROGRAMS))" \
+	    cargo test --quiet --release --locked -p switch --test trains -- --nocapture
 
 .PHONY: test-controller
 test-controller: dev-venv switch

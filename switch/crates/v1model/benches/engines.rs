@@ -5,9 +5,14 @@
 //! machine makes batches slower, never faster.
 //!
 //! `cargo bench -p v1model --bench engines -- count ENGINE PROGRAM PACKETS` only sends packets, for
-//! a tool that counts instructions (`fn packets`).
+//! a tool that counts instructions (`fn packets`). `... -- load` loads every compiled program of the
+//! repository, and of the folders that `PROGRAMS` names, and fails if one takes longer than it may.
+
+#[path = "../tests/common/draw.rs"]
+mod draw;
 
 use std::hint::black_box;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use v1model::entries::{ActionCall, Bits, EntryAction, EntryKey, MatchField};
 use v1model::{
@@ -21,6 +26,13 @@ const BATCH: u64 = 1_000;
 const PERIOD: Duration = Duration::from_secs(4);
 /// Flows of `pacer.p4`, each with a class of its own; routes of `router.p4`.
 const FLOWS: u64 = 100;
+
+/// Longest time to load a program.
+const LOAD_LIMIT: Duration = Duration::from_millis(200);
+/// The least of so many loads counts.
+const LOADS: usize = 5;
+/// Programs that are listed: those that take longest.
+const LISTED: usize = 10;
 
 const ENGINES: [(&str, Engine); 2] = [
     ("machine", Engine::Machine),
@@ -217,7 +229,7 @@ fn compare(case: &Case) {
         case.name
     );
     let mut loads = [Duration::MAX; 2];
-    for _ in 0..5 {
+    for _ in 0..LOADS {
         for ((_, engine), least) in ENGINES.iter().zip(&mut loads) {
             let start = Instant::now();
             black_box(load(case.path, *engine));
@@ -225,16 +237,54 @@ fn compare(case: &Case) {
         }
     }
     let [machine, interpreter] = loads.map(|time| time.as_secs_f64() * 1e3);
-    let EngineInUse::Machine { code_bytes } = runs[0].pipeline.engine() else {
-        panic!("no machine code");
-    };
+    let code_bytes = code_bytes(&runs[0].pipeline);
+    assert!(code_bytes > 0, "no machine code");
     println!(
         "{}: loaded in {machine:.1} ms, without machine code in {interpreter:.1} ms; {code_bytes} bytes of code",
         case.name
     );
 }
 
-fn main() {
+/// The time to load each program, with machine code. Whether each is within the limit.
+fn load_times() -> bool {
+    let mut times = Vec::new();
+    let mut refused = 0;
+    for file in draw::programs() {
+        let json = std::fs::read(&file).expect("it can be read");
+        let loads = (0..LOADS).map(|_| {
+            let start = Instant::now();
+            let pipeline = Pipeline::load(&json, &LoadOptions::default());
+            let time = start.elapsed();
+            pipeline.ok().map(|pipeline| (time, code_bytes(&pipeline)))
+        });
+        match loads.min().flatten() {
+            Some((time, bytes)) => times.push((time, bytes, file)),
+            None => refused += 1,
+        }
+    }
+    times.sort();
+    for (time, bytes, file) in times.iter().rev().take(LISTED) {
+        let ms = time.as_secs_f64() * 1e3;
+        println!("{ms:.1} ms, {bytes} bytes of code: {}", file.display());
+    }
+    let is_slow = |time: &Duration| *time > LOAD_LIMIT;
+    let slow = times.iter().filter(|(time, ..)| is_slow(time)).count();
+    println!(
+        "{} programs loaded, {slow} in more than {LOAD_LIMIT:?}; {refused} refused",
+        times.len()
+    );
+    slow == 0 && !times.is_empty()
+}
+
+/// Bytes of machine code; 0 without.
+fn code_bytes(pipeline: &Pipeline) -> usize {
+    match pipeline.engine() {
+        EngineInUse::Machine { code_bytes } => code_bytes,
+        _ => 0,
+    }
+}
+
+fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     if let ["count", engine, program, packets, ..] = words[..] {
@@ -242,7 +292,11 @@ fn main() {
         let case = CASES.iter().find(|case| case.name == program);
         let (case, (_, engine)) = case.zip(engine).expect("a program and an engine");
         Run::new(case, *engine).packets(packets.parse().expect("a number"));
-        return;
+        return ExitCode::SUCCESS;
+    }
+    if words.first() == Some(&"load") {
+        return ExitCode::from(u8::from(!load_times()));
     }
     CASES.iter().for_each(compare);
+    ExitCode::SUCCESS
 }

@@ -22,6 +22,10 @@
 //! `docs/v1model.md` lists the features that a program may use, and those that are refused at load,
 //! each with an error that names it.
 
+// A file of the tests names the crate so, and serves tests within the crate, too.
+#[cfg(test)]
+extern crate self as v1model;
+
 #[cfg(test)]
 mod agreement;
 mod api;

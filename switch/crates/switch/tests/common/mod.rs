@@ -18,10 +18,17 @@ pub const FRAME_BYTES: usize = 100;
 #[derive(Default)]
 pub struct Sent {
     pub frames: Vec<(u16, u64, Vec<u8>)>,
-    /// How many of them came in trains.
-    pub segments: usize,
-    pub to_controller: usize,
+    /// Which of them came in trains.
+    pub in_train: Vec<bool>,
+    pub to_controller: Vec<Vec<u8>>,
     pub notified: Vec<Notification>,
+}
+
+impl Sent {
+    /// How many frames came in trains.
+    pub fn segments(&self) -> usize {
+        self.in_train.iter().filter(|in_train| **in_train).count()
+    }
 }
 
 impl Sink for Sent {
@@ -29,12 +36,12 @@ impl Sink for Sent {
         let Leaving {
             port, delivery_ns, ..
         } = leaving;
-        self.segments += usize::from(leaving.in_train);
+        self.in_train.push(leaving.in_train);
         self.frames.push((port, delivery_ns, frame.to_vec()));
     }
 
-    fn to_controller(&mut self, _frame: &[u8]) {
-        self.to_controller += 1;
+    fn to_controller(&mut self, frame: &[u8]) {
+        self.to_controller.push(frame.to_vec());
     }
 
     fn notify(&mut self, notification: Notification) -> bool {
