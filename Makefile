@@ -429,7 +429,7 @@ engines: $(DESCRIPTORS)
 	    cargo test --quiet --release --locked -p v1model --lib agreement -- --nocapture
 
 # Random trains and the same segments one by one, through the same programs.
-SEGMENTS ?= 100000
+SEGMENTS ?= 1000000
 .PHONY: trains
 trains: $(DESCRIPTORS)
 	@cd switch && SEGMENTS=$(SEGMENTS) SEED=$(SEED) PROGRAMS="$(abspath $(PROGRAMS))" \

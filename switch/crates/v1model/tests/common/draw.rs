@@ -77,7 +77,11 @@ pub fn programs() -> Vec<PathBuf> {
         let files = std::fs::read_dir(&folder)
             .unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         let files = files.map(|file| file.expect("it can be read").path());
-        found.extend(files.filter(|file| file.extension().is_some_and(|e| e == "json")));
+        // The manifest has the digests of the programs beside it.
+        found.extend(files.filter(|file| {
+            file.extension().is_some_and(|e| e == "json")
+                && file.file_stem().is_some_and(|stem| stem != "manifest")
+        }));
     }
     found.sort();
     found
