@@ -212,9 +212,8 @@ impl Run {
         self.events_until(u64::MAX);
         while let Some(trace) = self.switch.take_trace() {
             let (mut message, mut text) = (Vec::new(), Vec::new());
-            packet_trace::to_json(&trace, &mut message, &mut text);
+            trace.to_json(&mut text);
             assert!(text.ends_with(b"}"));
-            message.clear();
             packet_trace::to_delimited(&trace, &mut message);
             assert!(!message.is_empty());
             assert!(!packet_trace::to_lines(&trace).is_empty());

@@ -2,15 +2,16 @@
 //! BMv2's event log (`--nanolog`).
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::Context;
 use notifications::Publisher;
-use packet_trace::{EventLog, to_delimited, to_json, to_lines};
+use packet_trace::{EventLog, to_delimited, to_lines};
 use switch::Switch;
 use switch::trace::PacketTrace;
 
@@ -20,8 +21,11 @@ const WAITING_MAX: usize = 4_096;
 /// Ending of a file that has messages, and not JSON.
 const MESSAGES: &str = "binpb";
 
-/// Bytes that are written to the file at once.
-const BUFFER_BYTES: usize = 1 << 20;
+/// Bytes that are written to the file at once, or a few more.
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// Least time between two writes of the thread that writes traces: a burst wakes it once.
+const WRITE_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The event log, and the socket of those that subscribe to it.
 pub struct Events {
@@ -31,12 +35,11 @@ pub struct Events {
 
 /// Writes traces: each as a line of JSON or as a message, as lines of the log, and as events.
 pub struct TraceWriter {
-    file: Option<BufWriter<File>>,
+    file: Option<File>,
     /// Whether the file has messages, each with its length in front.
     messages: bool,
-    /// Scratch: a trace as it goes to the file, and as a message.
-    text: Vec<u8>,
-    message: Vec<u8>,
+    /// What goes to the file next.
+    block: Vec<u8>,
     name: String,
     log: bool,
     events: Option<Events>,
@@ -55,15 +58,14 @@ impl TraceWriter {
         }
         let name = path.map_or_else(String::new, |path| path.display().to_string());
         let file = path
-            .map(|path| File::create(path).map(|file| BufWriter::with_capacity(BUFFER_BYTES, file)))
+            .map(File::create)
             .transpose()
             .with_context(|| format!("cannot create {name}"))?;
         let messages = path.is_some_and(|path| path.extension().is_some_and(|end| end == MESSAGES));
         Ok(Some(Self {
             file,
             messages,
-            text: Vec::new(),
-            message: Vec::new(),
+            block: Vec::new(),
             name,
             log,
             events,
@@ -102,18 +104,18 @@ impl TraceWriter {
         {
             log.put(trace, |message| publisher.publish(message));
         }
-        if let Some(file) = &mut self.file {
-            self.text.clear();
+        if self.file.is_some() {
             if self.messages {
-                to_delimited(trace, &mut self.text);
+                to_delimited(trace, &mut self.block);
             } else {
-                to_json(trace, &mut self.message, &mut self.text);
-                self.text.push(b'\n');
+                trace.to_json(&mut self.block);
+                self.block.push(b'\n');
             }
-            let written = file.write_all(&self.text);
-            written.with_context(|| format!("cannot write {}", self.name))?;
         }
-        Ok(())
+        if self.block.len() < BLOCK_BYTES {
+            return Ok(());
+        }
+        self.flush()
     }
 
     /// Writes what is still in memory.
@@ -121,10 +123,19 @@ impl TraceWriter {
     /// # Errors
     /// Names the file.
     pub fn flush(&mut self) -> anyhow::Result<()> {
-        self.file.as_mut().map_or(Ok(()), |file| {
-            file.flush()
-                .with_context(|| format!("cannot write {}", self.name))
-        })
+        if let Some(file) = &mut self.file {
+            let written = file.write_all(&self.block);
+            self.block.clear();
+            written.with_context(|| format!("cannot write {}", self.name))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for TraceWriter {
+    /// The traces of a run that fails are in the file, too.
+    fn drop(&mut self) {
+        let _ = self.flush();
     }
 }
 
@@ -194,7 +205,7 @@ impl TraceThread {
     }
 }
 
-/// Writes traces until there is nobody to send more. Flushes whenever none waits.
+/// Writes traces until there is nobody to send more, and flushes whenever none waits.
 fn write_until_end(
     mut writer: TraceWriter,
     receiver: &Receiver<PacketTrace>,
@@ -205,6 +216,7 @@ fn write_until_end(
             writer.write(&trace)?;
         }
         writer.flush()?;
+        std::thread::sleep(WRITE_INTERVAL);
     }
-    writer.flush()
+    Ok(())
 }

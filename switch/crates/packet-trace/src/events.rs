@@ -54,19 +54,19 @@ impl EventLog {
     /// Gives `publish` the messages of a trace, those of a copy after those before it was made. The first
     /// trace of another program begins with the message that the program has changed.
     pub fn put(&mut self, trace: &trace::PacketTrace, publish: impl FnMut(&[u8])) {
-        let before = self.program.replace(Arc::clone(&trace.ids));
+        let before = self.program.replace(Arc::clone(trace.ids()));
         let message = PacketTrace::from(trace);
         let input = message.input.unwrap_or_default();
         let mut events = Events {
             device_id: self.device_id,
             cpu_port: self.cpu_port,
-            ids: &trace.ids,
+            ids: trace.ids(),
             packet: 0,
             copies: 0,
             table: None,
             publish,
         };
-        if before.is_some_and(|before| !Arc::ptr_eq(&before, &trace.ids)) {
+        if before.is_some_and(|before| !Arc::ptr_eq(&before, trace.ids())) {
             events.put(0, CONFIG_CHANGE, &[]);
         }
         events.packet = input.packet_id;

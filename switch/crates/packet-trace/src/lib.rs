@@ -1,13 +1,11 @@
-//! Packet traces as protobuf messages (`switch/proto/packet_trace.proto`), as JSON, as lines of a
-//! log in the words of BMv2, and as messages of BMv2's event log.
+//! Packet traces as protobuf messages (`switch/proto/packet_trace.proto`), as lines of a log in the words
+//! of BMv2, and as messages of BMv2's event log.
 
 mod events;
-mod json;
 mod message;
 mod text;
 
 pub use events::EventLog;
-pub use json::to_json;
 pub use message::to_delimited;
 pub use proto::PacketTrace;
 pub use text::to_lines;

@@ -8,7 +8,7 @@ use crate::proto;
 impl From<&trace::PacketTrace> for proto::PacketTrace {
     fn from(trace: &trace::PacketTrace) -> Self {
         let mut bytes = Vec::new();
-        trace.encode(&mut bytes);
+        trace.to_message(&mut bytes);
         let message = Self::decode(bytes.as_slice());
         debug_assert!(message.is_ok(), "the switch writes messages: {message:?}");
         message.unwrap_or_default()
@@ -19,7 +19,7 @@ impl From<&trace::PacketTrace> for proto::PacketTrace {
 /// other in a file.
 pub fn to_delimited(trace: &trace::PacketTrace, out: &mut Vec<u8>) {
     let start = out.len();
-    trace.encode(out);
+    trace.to_message(out);
     let length = out.len() - start;
     // The length has to be in front of what it is the length of.
     prost::encode_length_delimiter(length, out).unwrap_or_default();

@@ -1,14 +1,16 @@
 //! Traces are what protobuf's own libraries make of them: random frames through the programs of
 //! tests/conformance, traced.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use packet_trace::{PacketTrace, to_delimited, to_json, to_lines};
+use packet_trace::{PacketTrace, to_delimited, to_lines};
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
 use switch::trace::{self, Outcome};
 use switch::{CloneSession, Replica, Switch, SwitchConfig};
 use traffic_manager::{Gaps, Limits, PortConfig, RateCounts};
+use v1model::entries::{ActionCall, EntryKey, MatchField};
 
 mod support;
 
@@ -67,10 +69,36 @@ fn switch(program: &[u8]) -> Switch {
     switch
 }
 
+/// Paces the packets of class 0, if the program is `pacer.p4`: those of no flow.
+fn pace(switch: &mut Switch) {
+    let pipeline = switch.program_mut().expect("it is loaded").pipeline_mut();
+    let table = |table: &v1model::entries::TableInfo| table.name == "PacerIngress.classes";
+    let Some(classes) = pipeline.tables().iter().position(table) else {
+        return;
+    };
+    let action = |action: &v1model::entries::ActionInfo| action.name == "PacerIngress.paced_static";
+    let action = pipeline.actions().iter().position(action);
+    let key = EntryKey {
+        fields: vec![MatchField::Exact([0; 4].into())],
+        priority: 0,
+    };
+    let call = ActionCall {
+        action: action.expect("the action"),
+        args: vec![
+            (1_u64 << 24).to_be_bytes().into(),
+            (1_u32 << 20).to_be_bytes().into(),
+            [0; 8].into(),
+        ],
+    };
+    let inserted = pipeline.table_insert(classes, &key, &call.into());
+    inserted.expect("an entry");
+}
+
 fn traces(program: &Path, frames: usize) -> Vec<trace::PacketTrace> {
     // Shown if the test fails.
     println!("{}", program.display());
     let mut switch = switch(&std::fs::read(program).expect("a file"));
+    pace(&mut switch);
     let mut random = Random(frames as u64);
     let mut traces = Vec::new();
     for number in 0..frames as u64 {
@@ -114,30 +142,64 @@ fn traces_are_the_bytes_and_the_json_that_protobufs_libraries_write() {
         .use_proto_field_name(true)
         .stringify_64_bit_integers(false);
     let (mut compared, mut forked) = (0, 0);
+    let mut kinds = BTreeSet::new();
     for program in programs() {
         for trace in traces(&program, 60) {
             let mut bytes = Vec::new();
-            trace.encode(&mut bytes);
+            trace.to_message(&mut bytes);
             let message = PacketTrace::decode(bytes.as_slice()).expect("a message");
             assert_eq!(message, PacketTrace::from(&trace));
             assert_eq!(message.encode_to_vec(), bytes, "{message:?}");
             let mut delimited = vec![7];
             to_delimited(&trace, &mut delimited);
             assert_eq!(delimited[1..], message.encode_length_delimited_to_vec());
-            let (mut scratch, mut json) = (vec![1], Vec::new());
-            to_json(&trace, &mut scratch, &mut json);
-            let json: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
+            let mut json = b"[".to_vec();
+            trace.to_json(&mut json);
             let dynamic = DynamicMessage::decode(descriptor.clone(), bytes.as_slice());
             let dynamic = dynamic.expect("a message");
-            let expected = dynamic.serialize_with_options(serde_json::value::Serializer, &options);
-            assert_eq!(json, expected.expect("JSON"));
+            let mut expected = b"[".to_vec();
+            let mut serializer = serde_json::Serializer::new(&mut expected);
+            let serialized = dynamic.serialize_with_options(&mut serializer, &options);
+            serialized.expect("JSON");
+            let text = |bytes| String::from_utf8(bytes).expect("text");
+            assert_eq!(text(json), text(expected));
             assert!(!to_lines(&trace).is_empty());
+            kinds.extend(kinds_of(&message.root.unwrap_or_default()));
             compared += 1;
             forked += usize::from(matches!(trace.root.outcome, Outcome::Fork { .. }));
         }
     }
     assert!(compared > 1_000, "{compared}");
     assert!(forked > 10, "{forked}");
+    for kind in [
+        "Action",
+        "Clone",
+        "Count",
+        "Dequeue",
+        "Enqueue",
+        "Extract",
+        "Hold",
+        "TableLookup",
+    ] {
+        assert!(kinds.contains(kind), "no {kind} in {kinds:?}");
+    }
+}
+
+/// The kinds of a branch's events, as `Condition`.
+fn kinds_of(branch: &packet_trace::proto::TraceTree) -> BTreeSet<String> {
+    let events = branch
+        .events
+        .iter()
+        .filter_map(|event| event.event.as_ref());
+    let name = |event| {
+        let text = format!("{event:?}");
+        text.split('(').next().unwrap_or_default().to_owned()
+    };
+    let mut kinds: BTreeSet<_> = events.map(name).collect();
+    if let Some(packet_trace::proto::trace_tree::Outcome::Fork(fork)) = &branch.outcome {
+        kinds.extend(fork.branches.iter().flat_map(kinds_of));
+    }
+    kinds
 }
 
 /// A clone of egress is cloned again, without end.
@@ -175,7 +237,7 @@ fn a_trace_is_no_deeper_than_protobufs_libraries_read() {
     let trace = ended.expect("a trace");
     assert!(trace.left_out > 0);
     let mut bytes = Vec::new();
-    trace.encode(&mut bytes);
+    trace.to_message(&mut bytes);
     let message = PacketTrace::decode(bytes.as_slice()).expect("a message");
     assert_eq!(message, PacketTrace::from(&trace));
 }

@@ -80,15 +80,14 @@ impl Switch {
         let manager = env.manager.stand_in(COPIES_MAX);
         let mut traces = Collector::default();
         traces.set_driver(true);
+        let tracer = program.new_tracer();
         let mut aside = Aside {
             manager: None,
             counters: mem::take(&mut env.counters),
             traces: mem::replace(&mut env.traces, traces),
             now_ns: env.now_ns,
             packets: mem::replace(&mut program.packets, Pool::new(COPIES_MAX)),
-            tracer: program
-                .tracer
-                .replace(Box::new(Tracer::new(&program.pipeline))),
+            tracer: program.tracer.replace(tracer),
             recirculating: mem::take(&mut program.recirculating),
             learning: mem::take(&mut program.learning),
         };

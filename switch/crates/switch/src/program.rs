@@ -5,6 +5,7 @@
 //! traffic manager, counters) come with each call, as an [`Environment`].
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use traffic_manager::{DropCause, HeaderFields, Queued, Reads, TrafficManager};
 use v1model::entries::digest::DigestList;
@@ -18,7 +19,7 @@ use crate::notification::{Notification, NotificationBody};
 use crate::pool::{PacketId, Pool};
 use crate::recirculation::{Recirculating, Target};
 use crate::replica_store::ReplicationEngine;
-use crate::trace::{Collector, Depth, Event, Outcome as TraceOutcome, Traced, Tracer};
+use crate::trace::{Collector, Depth, Event, Outcome as TraceOutcome, Traced, Tracer, Vocabulary};
 
 /// Entries that one search for idle entries visits: it takes some hundred microseconds.
 const IDLE_ENTRIES_PER_SEARCH: usize = 512;
@@ -148,6 +149,8 @@ pub struct Program {
     pub(crate) packets: Pool,
     /// Traces of the packets that are in the switch; `None`: nobody wants traces.
     pub(crate) tracer: Option<Box<Tracer>>,
+    /// What traces show of the pipeline; `None`: there was no trace so far.
+    vocabulary: Option<Arc<Vocabulary>>,
     pub(crate) recirculating: Recirculating,
     /// The words of one digest message.
     digest_words: Vec<u64>,
@@ -170,11 +173,21 @@ impl Program {
             learning,
             packets: Pool::new(config.max_packets),
             tracer: None,
+            vocabulary: None,
             recirculating: Recirculating::default(),
             digest_words: Vec::new(),
             idle_due_ns: None,
             idle_searched_ns: 0,
         }
+    }
+
+    /// A tracer without traces.
+    pub(crate) fn new_tracer(&mut self) -> Box<Tracer> {
+        let pipeline = &self.pipeline;
+        let new = || Arc::new(Vocabulary::new(pipeline));
+        Box::new(Tracer::new(Arc::clone(
+            self.vocabulary.get_or_insert_with(new),
+        )))
     }
 
     /// Parses a frame that arrives, then runs the frame `before` it through ingress. See

@@ -14,9 +14,7 @@ use crate::handover::{Conditions, Handover, Leads};
 use crate::pause_frame::{PauseFrame, is_pause};
 use crate::polling::Polling;
 use crate::program::{Counters, Environment, Leaving, Parsed, Program, Sink};
-use crate::trace::{
-    Collector, PacketTrace, Receiver, TooManyWatches, Tracer, WatchId, WatchOptions,
-};
+use crate::trace::{Collector, PacketTrace, Receiver, TooManyWatches, WatchId, WatchOptions};
 
 /// Size of the CPU port's FIFO, for packets that the controller has not taken yet, in bytes.
 const CPU_FIFO_BYTES: u64 = 1 << 20;
@@ -426,7 +424,7 @@ impl Switch {
         if !wanted {
             program.tracer = None;
         } else if program.tracer.is_none() {
-            program.tracer = Some(Box::new(Tracer::new(&program.pipeline)));
+            program.tracer = Some(program.new_tracer());
         }
     }
 

@@ -77,6 +77,6 @@ pub use pipeline::Pipeline;
 pub use saved::{SavedArray, SavedEntry, SavedMeter};
 pub use source_info::SourceInfo;
 pub use trace::{
-    ArgumentValues, HeaderValues, KeyValues, MatchingEntry, QueueRead, QueueReading, Stage, Step,
-    Value,
+    ArgumentValues, HeaderLabel, HeaderValues, KeyValues, Labels, MatchingEntry, NodeLabel,
+    PrimitiveLabel, QueueRead, QueueReading, Stage, Step, Value,
 };

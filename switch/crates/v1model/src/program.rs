@@ -10,6 +10,7 @@ use crate::message::Message;
 use crate::ops::{Code, Op};
 use crate::slot::{Changes, Slot};
 use crate::trace::Labels;
+use std::sync::Arc;
 
 /// No next node or parser state: the end.
 pub(crate) const END: u32 = u32::MAX;
@@ -324,7 +325,7 @@ pub(crate) struct Program {
     pub digest_infos: Vec<DigestInfo>,
     pub profile_infos: Vec<ProfileInfo>,
     /// Names for reports of steps.
-    pub labels: Box<Labels>,
+    pub labels: Arc<Labels>,
 }
 
 impl Program {

@@ -39,8 +39,8 @@ impl Stage {
     }
 }
 
-/// A step of a packet. Objects that the control plane knows have their indices
-/// ([`crate::Pipeline::tables`] and so on).
+/// A step of a packet. It names objects by their indices: those that the control plane knows as
+/// [`crate::Pipeline::tables`] and the like have them, the others as [`Labels`] has them.
 #[derive(Debug, Clone, Copy)]
 pub enum Step<'a> {
     /// The packet enters a stage.
@@ -48,26 +48,24 @@ pub enum Step<'a> {
     /// The packet leaves a stage.
     Leave(Stage),
     /// The parser is in a state.
-    State(&'a str),
+    State(usize),
     /// The parser extracts a header.
     Extract {
-        /// The header.
-        header: &'a str,
+        /// Index of the header.
+        header: usize,
         /// Length of the header.
         bytes: usize,
         /// Names and values of the fields.
         fields: HeaderValues<'a>,
     },
     /// The parser ends with an error.
-    ParserError(&'a str),
+    ParserError(usize),
     /// A checksum that the program verifies is wrong.
     ChecksumError,
     /// A condition of a control.
     Condition {
-        /// Name that p4c gives it.
-        name: &'a str,
-        /// Where the program has it; `None`: p4c does not say.
-        source: Option<&'a SourceInfo>,
+        /// Index of its node.
+        node: usize,
         /// Whether it holds.
         holds: bool,
     },
@@ -116,12 +114,7 @@ pub enum Step<'a> {
     },
     /// A primitive begins: a statement of an action or of a parser state. Those that need no operation
     /// have no step.
-    Primitive {
-        /// BMv2's name of it.
-        op: &'a str,
-        /// Where the program has it; `None`: p4c made it.
-        source: Option<&'a SourceInfo>,
-    },
+    Primitive(usize),
     /// A register cell is read.
     RegisterRead {
         /// Index of the array.
@@ -180,8 +173,8 @@ pub enum Step<'a> {
     AssertFailed,
     /// The deparser emits a header.
     Emit {
-        /// The header.
-        header: &'a str,
+        /// Index of the header.
+        header: usize,
         /// Length of the header.
         bytes: usize,
     },
@@ -234,21 +227,23 @@ impl<'a> Value<'a> {
         self.bits
     }
 
-    /// The bytes, most significant first.
-    pub fn bytes(&self) -> impl Iterator<Item = u8> {
+    /// The words, lowest first; one of 0 if the value has no bits.
+    #[inline]
+    pub fn words(&self) -> impl Iterator<Item = u64> {
         let (words, mask) = (self.words, self.mask);
-        let bytes = self.bits.div_ceil(8) as usize;
-        (0..bytes).rev().map(move |at| {
-            let word = words.get(at / 8).copied().unwrap_or(0);
-            let mask = mask.map_or(u64::MAX, |mask| mask.get(at / 8).copied().unwrap_or(0));
-            ((word & mask) >> (8 * (at % 8))) as u8
+        (0..limbs(self.bits) as usize).map(move |at| {
+            let word = words.get(at).copied().unwrap_or(0);
+            word & mask.map_or(u64::MAX, |mask| mask.get(at).copied().unwrap_or(0))
         })
     }
 }
 
 impl fmt::Debug for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.bytes()).finish()
+        let words: Vec<u64> = self.words().collect();
+        let bytes = (0..self.bits.div_ceil(8) as usize).rev();
+        let byte = |at: usize| (words[at / 8] >> (8 * (at % 8))) as u8;
+        f.debug_list().entries(bytes.map(byte)).finish()
     }
 }
 
@@ -260,7 +255,25 @@ pub struct HeaderValues<'a> {
 }
 
 impl<'a> HeaderValues<'a> {
+    /// Whether a field has no fixed width.
+    #[must_use]
+    pub fn is_variable(&self) -> bool {
+        self.label.is_variable()
+    }
+
+    /// The words of all values, in order, as [`Value::words`] has them, if each has a fixed width.
+    #[inline]
+    #[must_use]
+    pub fn words(&self) -> &'a [u64] {
+        let fields = &self.label.fields;
+        let begin = fields.first().map_or(0, |first| first.offset);
+        let end = (fields.last()).map_or(begin, |last| last.offset + limbs(last.bits));
+        let range = (self.label.base + begin) as usize..(self.label.base + end) as usize;
+        self.phv.get(range).unwrap_or(&[])
+    }
+
     /// Names and values.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, Value<'a>)> {
         let (label, phv) = (self.label, self.phv);
         let word = move |offset: u32| phv.get((label.base + offset) as usize).copied();
@@ -288,7 +301,14 @@ impl<'a> KeyValues<'a> {
         Self { parts, phv }
     }
 
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
     /// The values, in the order of the fields.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = Value<'a>> {
         let phv = self.phv;
         self.parts.iter().map(move |part| {
@@ -322,6 +342,7 @@ impl<'a> ArgumentValues<'a> {
     }
 
     /// The values, in the order of the parameters.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = Value<'a>> {
         let mut rest = self.words;
         self.widths.iter().map(move |bits| {
@@ -363,17 +384,24 @@ impl fmt::Debug for MatchingEntry<'_> {
     }
 }
 
-/// The names of a program's parts that the control plane does not know.
+/// No primitive begins at an address.
+const NO_PRIMITIVE: u32 = u32::MAX;
+
+/// The names of a program's parts that the control plane does not know, by index.
 #[derive(Debug, Default)]
-pub(crate) struct Labels {
-    /// Of the parser's states, by index.
+pub struct Labels {
+    /// Of the parser's states.
     pub states: Box<[String]>,
-    /// Of all headers, by index.
+    /// Of all headers.
     pub headers: Box<[HeaderLabel]>,
-    /// Of the nodes of both controls, by index.
+    /// The headers that the deparser emits, in its order.
+    pub(crate) emitted: Box<[u16]>,
+    /// Of the nodes of both controls.
     pub nodes: Box<[NodeLabel]>,
-    /// Of the primitives, by address.
+    /// Of the primitives, in the order of their addresses.
     pub primitives: Box<[PrimitiveLabel]>,
+    /// By address, the primitive that begins there.
+    pub(crate) primitive_at: Box<[u32]>,
     /// Of parser errors, with their codes.
     pub errors: Box<[(String, u64)]>,
     /// The numbers of the objects in the JSON.
@@ -381,34 +409,43 @@ pub(crate) struct Labels {
 }
 
 impl Labels {
-    /// The name of a parser error.
-    pub fn error(&self, code: u64) -> &str {
-        let found = self.errors.iter().find(|(_, of)| *of == code);
-        found.map_or("", |(name, _)| name)
+    /// By address, the primitive that begins there, in code of so many operations.
+    pub(crate) fn primitives_at(primitives: &[PrimitiveLabel], ops: usize) -> Box<[u32]> {
+        let mut primitive_at = vec![NO_PRIMITIVE; ops];
+        for (index, primitive) in (0..).zip(primitives) {
+            if let Some(place) = primitive_at.get_mut(primitive.start as usize) {
+                *place = index;
+            }
+        }
+        primitive_at.into()
     }
 
     /// The primitive that begins at an address.
-    pub fn primitive_at(&self, address: u32) -> Option<&PrimitiveLabel> {
-        let found = self
-            .primitives
-            .binary_search_by_key(&address, |primitive| primitive.start);
-        self.primitives.get(found.ok()?)
+    #[inline]
+    pub(crate) fn primitive_at(&self, address: u32) -> Option<usize> {
+        let index = self.primitive_at.get(address as usize).copied();
+        index
+            .filter(|index| *index != NO_PRIMITIVE)
+            .map(|index| index as usize)
     }
 
-    /// The header whose words begin at `base`.
-    pub fn header_at(&self, base: Slot) -> Option<&HeaderLabel> {
-        self.headers.iter().find(|header| header.base == base)
+    /// The index of a parser error; that behind the last if the program does not name it.
+    pub(crate) fn error(&self, code: u64) -> usize {
+        let found = self.errors.iter().position(|(_, of)| *of == code);
+        found.unwrap_or(self.errors.len())
     }
 }
 
 /// A node of a control.
 #[derive(Debug)]
-pub(crate) enum NodeLabel {
+pub enum NodeLabel {
     /// A table, by index.
     Table(usize),
     /// A condition.
     Condition {
+        /// Name that p4c gives it.
         name: String,
+        /// Where the program has it; `None`: p4c does not say.
         source: Option<SourceInfo>,
         /// The node tests the opposite.
         is_inverted: bool,
@@ -419,16 +456,19 @@ pub(crate) enum NodeLabel {
 
 /// A primitive.
 #[derive(Debug)]
-pub(crate) struct PrimitiveLabel {
+pub struct PrimitiveLabel {
     /// Address of its first operation.
-    pub start: u32,
+    pub(crate) start: u32,
+    /// BMv2's name of it.
     pub op: String,
+    /// Where the program has it; `None`: p4c made it.
     pub source: Option<SourceInfo>,
 }
 
 /// A header's names.
 #[derive(Debug)]
-pub(crate) struct HeaderLabel {
+pub struct HeaderLabel {
+    /// The header's name.
     pub name: String,
     base: Slot,
     fields: Box<[FieldType]>,
@@ -438,7 +478,7 @@ pub(crate) struct HeaderLabel {
 
 impl HeaderLabel {
     /// The labels of all headers.
-    pub fn all(layout: &Layout) -> Box<[Self]> {
+    pub(crate) fn all(layout: &Layout) -> Box<[Self]> {
         let headers = layout.headers.iter().map(|header| {
             let kind = &layout.types[header.kind];
             Self {
@@ -451,8 +491,21 @@ impl HeaderLabel {
         headers.collect()
     }
 
+    /// Names and widths in bits of the fields; of a variable field, the largest width.
+    pub fn fields(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.fields
+            .iter()
+            .map(|field| (field.name.as_str(), field.bits))
+    }
+
+    /// Whether a field has no fixed width.
+    #[must_use]
+    pub fn is_variable(&self) -> bool {
+        self.variable.is_some()
+    }
+
     /// The fields with their values in a packet.
-    pub fn values<'a>(&'a self, phv: &'a [u64]) -> HeaderValues<'a> {
+    pub(crate) fn values<'a>(&'a self, phv: &'a [u64]) -> HeaderValues<'a> {
         HeaderValues { label: self, phv }
     }
 }

@@ -5,19 +5,34 @@ mod common;
 
 use common::{bits, frame, load, table, v4, v6};
 use std::cell::RefCell;
+use std::sync::Arc;
 use v1model::entries::profile::{
     GroupMember, IndirectAction, ProfileGroup, ProfileMember, WeightedAction,
 };
 use v1model::entries::{ActionCall, EntryKey, MatchField, MeterConfig, MeterWrite};
-use v1model::{EgressInput, Externs, IngressInput, NoTrafficManager, Pipeline, Stage, Step};
+use v1model::{
+    EgressInput, Externs, IngressInput, Labels, NoTrafficManager, NodeLabel, Pipeline,
+    PrimitiveLabel, Stage, Step,
+};
 
 /// Keeps steps as text.
-struct Steps<'p> {
-    names: Vec<(&'p str, &'p str)>,
+struct Steps {
+    tables: Vec<String>,
+    labels: Arc<Labels>,
     seen: RefCell<Vec<String>>,
 }
 
-impl Externs for Steps<'_> {
+impl Steps {
+    fn of(p: &Pipeline) -> Self {
+        Self {
+            tables: p.tables().iter().map(|t| t.name.clone()).collect(),
+            labels: Arc::clone(p.labels()),
+            seen: RefCell::default(),
+        }
+    }
+}
+
+impl Externs for Steps {
     const STEPS: bool = true;
 
     fn backlog_bytes(&self, _class: u32) -> u64 {
@@ -25,23 +40,31 @@ impl Externs for Steps<'_> {
     }
 
     fn step(&self, step: Step<'_>) {
+        let labels = &self.labels;
         let text = match step {
-            Step::State(name) => format!("state {name}"),
-            Step::Extract { header, bytes, .. } => format!("extract {header} {bytes}"),
+            Step::State(state) => format!("state {}", labels.states[state]),
+            Step::Extract { header, bytes, .. } => {
+                format!("extract {} {bytes}", labels.headers[header].name)
+            }
             Step::Table {
                 table, key, entry, ..
             } => {
-                let (name, _) = self.names.get(table).copied().unwrap_or_default();
+                let name = &self.tables[table];
                 let found = if entry.is_some() { "hit" } else { "miss" };
                 format!("table {name} {key:x?} {found}")
             }
-            Step::Emit { header, bytes } => format!("emit {header} {bytes}"),
+            Step::Emit { header, bytes } => {
+                format!("emit {} {bytes}", labels.headers[header].name)
+            }
             Step::Condition { holds, .. } => format!("condition {holds}"),
             Step::Action { args, .. } => format!("action {args:x?}"),
-            Step::Primitive { op, source } => match source {
-                Some(at) => format!("{op} {}:{} {}", at.filename, at.line, at.source_fragment),
-                None => op.to_owned(),
-            },
+            Step::Primitive(primitive) => {
+                let PrimitiveLabel { op, source, .. } = &labels.primitives[primitive];
+                match source {
+                    Some(at) => format!("{op} {}:{} {}", at.filename, at.line, at.source_fragment),
+                    None => op.clone(),
+                }
+            }
             other => format!("{other:?}"),
         };
         self.seen.borrow_mut().push(text);
@@ -50,10 +73,7 @@ impl Externs for Steps<'_> {
 
 /// The steps of a packet in the parser and in ingress, as text.
 fn ingress_steps(p: &mut Pipeline, frame: &[u8]) -> Vec<String> {
-    let steps = Steps {
-        names: Vec::new(),
-        seen: RefCell::default(),
-    };
+    let steps = Steps::of(p);
     let mut ctx = p.new_context();
     assert!(ctx.set_frame(frame));
     p.ingress(&mut ctx, &IngressInput::default(), &steps);
@@ -82,11 +102,7 @@ fn forward(p: &mut Pipeline) {
 fn a_packet_s_way_is_reported_in_order() {
     let mut p = load("flows");
     forward(&mut p);
-    let tables: Vec<String> = p.tables().iter().map(|t| t.name.clone()).collect();
-    let steps = Steps {
-        names: tables.iter().map(|name| (name.as_str(), "")).collect(),
-        seen: RefCell::default(),
-    };
+    let steps = Steps::of(&p);
     let mut ctx = p.new_context();
     assert!(ctx.set_frame(&v4(17, 10)));
     let input = IngressInput {
@@ -137,7 +153,7 @@ fn a_packet_s_way_is_reported_in_order() {
 
 #[test]
 fn fields_have_the_values_of_the_frame() {
-    struct Fields(RefCell<Vec<(String, String, Vec<u8>)>>);
+    struct Fields(RefCell<Vec<(usize, String, String)>>);
     impl Externs for Fields {
         const STEPS: bool = true;
         fn backlog_bytes(&self, _class: u32) -> u64 {
@@ -146,8 +162,8 @@ fn fields_have_the_values_of_the_frame() {
         fn step(&self, step: Step<'_>) {
             if let Step::Extract { header, fields, .. } = step {
                 let fields = fields.iter();
-                let fields = fields
-                    .map(|(name, value)| (header.into(), name.into(), value.bytes().collect()));
+                let fields =
+                    fields.map(|(name, value)| (header, name.into(), format!("{value:x?}")));
                 self.0.borrow_mut().extend(fields);
             }
         }
@@ -158,36 +174,31 @@ fn fields_have_the_values_of_the_frame() {
     let fields = Fields(RefCell::default());
     p.ingress(&mut ctx, &IngressInput::default(), &fields);
     let fields = fields.0.into_inner();
+    let headers = &p.labels().headers;
     let value = |header: &str, field: &str| {
-        let found = fields.iter().find(|(h, f, _)| h == header && f == field);
+        let mut fields = fields.iter();
+        let found = fields.find(|(h, f, _)| headers[*h].name == header && f == field);
         found.map(|(_, _, value)| value.clone()).unwrap_or_default()
     };
-    assert_eq!(value("ethernet", "ether_type"), [0x08, 0x00]);
-    assert_eq!(value("ipv4", "version"), [4]);
-    assert_eq!(value("ipv4", "dscp"), [0x2e]);
-    assert_eq!(value("ipv4", "src"), [10, 0, 0, 1]);
-    assert_eq!(value("tcp", "seq"), [1, 2, 3, 4]);
+    assert_eq!(value("ethernet", "ether_type"), "[8, 0]");
+    assert_eq!(value("ipv4", "version"), "[4]");
+    assert_eq!(value("ipv4", "dscp"), "[2e]");
+    assert_eq!(value("ipv4", "src"), "[a, 0, 0, 1]");
+    assert_eq!(value("tcp", "seq"), "[1, 2, 3, 4]");
 }
 
 #[test]
 fn conditions_hold_as_the_program_writes_them() {
     // A node whose condition is "not equal" or "valid" tests the opposite.
-    struct Conditions(RefCell<Vec<(String, String, bool)>>);
+    struct Conditions(RefCell<Vec<(usize, bool)>>);
     impl Externs for Conditions {
         const STEPS: bool = true;
         fn backlog_bytes(&self, _class: u32) -> u64 {
             0
         }
         fn step(&self, step: Step<'_>) {
-            if let Step::Condition {
-                name,
-                source,
-                holds,
-            } = step
-            {
-                let text = source.map_or("", |source| &source.source_fragment);
-                let seen = (name.to_owned(), text.to_owned(), holds);
-                self.0.borrow_mut().push(seen);
+            if let Step::Condition { node, holds } = step {
+                self.0.borrow_mut().push((node, holds));
             }
         }
     }
@@ -199,12 +210,12 @@ fn conditions_hold_as_the_program_writes_them() {
         assert!(ctx.set_frame(&frame));
         p.ingress(&mut ctx, &IngressInput::default(), &conditions);
         let seen = conditions.0.into_inner();
-        let wanted = (
-            "node_9".to_owned(),
-            "hdr.ipv4.isValid()".to_owned(),
-            is_ipv4,
-        );
-        assert!(seen.contains(&wanted), "{seen:?}");
+        let found = seen.iter().find(|(node, _)| {
+            let label = &p.labels().nodes[*node];
+            matches!(label, NodeLabel::Condition { name, source: Some(source), .. }
+                if name == "node_9" && source.source_fragment == "hdr.ipv4.isValid()")
+        });
+        assert_eq!(found.map(|(_, holds)| *holds), Some(is_ipv4), "{seen:?}");
     }
 }
 
@@ -337,10 +348,7 @@ fn what_happens_to_a_packet_does_not_depend_on_who_looks() {
         };
         let (mut a, mut b) = (plain.new_context(), followed.new_context());
         assert!(a.set_frame(frame) && b.set_frame(frame));
-        let steps = Steps {
-            names: Vec::new(),
-            seen: RefCell::default(),
-        };
+        let steps = Steps::of(&followed);
         let verdicts = (
             plain.ingress(&mut a, &input, &common::Backlog(7)),
             followed.ingress(&mut b, &input, &steps),

@@ -13,7 +13,7 @@ const WAITING_MAX: usize = 1_024;
 /// Most watches at a time.
 pub const WATCHES_MAX: usize = 8;
 
-/// Most traces of a watch in a second, after a burst of [`WATCH_BURST`]: tracing a packet takes some ten
+/// Most traces of a watch in a second, after a burst of [`WATCH_BURST`]: tracing a packet takes some five
 /// times as long as the packet alone.
 pub const WATCH_TRACES_PER_S: u64 = 1_000;
 

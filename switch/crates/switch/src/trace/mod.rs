@@ -2,16 +2,20 @@
 //!
 //! A trace is a tree. A branch has the events of one copy of the packet, in order, and ends with an
 //! outcome. A clone or a multicast group forks a branch. `tracer` puts the trees together while
-//! packets are in the switch; `encoder` writes each event at once as protobuf (switch/proto/packet_trace.proto);
-//! `collector` knows who wants the traces, and `filter` of which packets.
+//! packets are in the switch, of events as `record` keeps them: a few words each, without names.
+//! `collector` knows who wants the traces, and `filter` of which packets. The reader of a trace makes a
+//! message of switch/proto/packet_trace.proto of it, or JSON: `tree` walks through it, and `shapes` has the
+//! message of each event of a program ready.
 
 mod collector;
-mod encoder;
 mod event;
 mod filter;
-mod protobuf;
+mod names;
+mod record;
+mod shapes;
 mod tracer;
 mod tree;
+mod writer;
 
 pub(crate) use collector::Collector;
 pub use collector::{
@@ -19,6 +23,7 @@ pub use collector::{
 };
 pub(crate) use event::{Depth, Event};
 pub use filter::{FilterError, INSTRUCTIONS_MAX, Instruction, PacketFilter};
+pub(crate) use shapes::Vocabulary;
 pub(crate) use tracer::{Traced, Tracer};
 pub use tree::{Branch, ForkReason, Outcome, PacketTrace};
 pub use v1model::JsonIds;

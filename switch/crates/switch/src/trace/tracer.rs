@@ -1,16 +1,17 @@
 //! Puts the traces of packets together while they are in the switch.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use traffic_manager::Waiting;
-use v1model::{Externs, IngressInput, JsonIds, Pipeline, Step};
+use v1model::{Externs, IngressInput, Step};
 
 use super::collector::{Collector, Wanted};
-use super::encoder::Encoder;
 use super::event::Event;
-use super::tree::{Branch, Events, ForkReason, Outcome, PacketTrace};
+use super::record::{Events, Matches, Recorder};
+use super::shapes::Vocabulary;
+use super::tree::{Branch, ForkReason, Outcome, PacketTrace};
 use crate::externs::TrafficManagerView;
 use crate::pool::PacketId;
 
@@ -26,10 +27,10 @@ const NESTED_FORKS_MAX: usize = 32;
 
 /// The traces of the packets that are in the switch.
 pub(crate) struct Tracer {
-    encoder: Encoder,
-    ids: Arc<JsonIds>,
-    /// Bytes of events that the first branch of the last trace took: room for the next one.
-    usual_bytes: usize,
+    vocabulary: Arc<Vocabulary>,
+    matches: Matches,
+    /// The room that the first branch of the last trace took: the next one gets as much.
+    usual_room: (usize, usize),
     growing: HashMap<u64, Growing>,
     /// Where the events of a packet go.
     places: HashMap<PacketId, Place>,
@@ -53,15 +54,35 @@ struct Growing {
     arrival_ns: u64,
     frame_bytes: usize,
     branches: Vec<GrowingBranch>,
-    events: usize,
-    left_out: u64,
+    room: Room,
     /// Branches without an outcome.
     open: usize,
 }
 
+/// The room of a trace.
+#[derive(Default)]
+struct Room {
+    events: usize,
+    left_out: u64,
+}
+
+impl Room {
+    /// Whether another event has room. Counts it.
+    #[inline]
+    fn take(&mut self) -> bool {
+        let has_room = self.events < EVENTS_MAX;
+        if has_room {
+            self.events += 1;
+        } else {
+            self.left_out += 1;
+        }
+        has_room
+    }
+}
+
 #[derive(Default)]
 struct GrowingBranch {
-    events: Vec<u8>,
+    events: Events,
     end: Option<End>,
 }
 
@@ -71,20 +92,10 @@ enum End {
 }
 
 impl Growing {
-    /// Adds an event that `write` writes.
-    fn put(&mut self, branch: usize, write: impl FnOnce(&mut Vec<u8>)) {
-        if self.events == EVENTS_MAX {
-            self.left_out += 1;
-        } else if let Some(branch) = self.branches.get_mut(branch) {
-            self.events += 1;
-            write(&mut branch.events);
-        }
-    }
-
     /// Adds a branch; `None`: there is no room.
     fn add_branch(&mut self) -> Option<usize> {
         if self.branches.len() == BRANCHES_MAX {
-            self.left_out += 1;
+            self.room.left_out += 1;
             return None;
         }
         self.branches.push(GrowingBranch::default());
@@ -92,15 +103,15 @@ impl Growing {
         Some(self.branches.len() - 1)
     }
 
-    fn finish(mut self, number: u64, ids: &Arc<JsonIds>) -> PacketTrace {
+    fn finish(mut self, number: u64, vocabulary: &Arc<Vocabulary>) -> PacketTrace {
         PacketTrace {
             packet_id: number,
             ingress_port: self.ingress_port,
             arrival_ns: self.arrival_ns,
             frame_bytes: self.frame_bytes,
             root: self.take(0),
-            left_out: self.left_out,
-            ids: Arc::clone(ids),
+            left_out: self.room.left_out,
+            vocabulary: Arc::clone(vocabulary),
         }
     }
 
@@ -117,7 +128,7 @@ impl Growing {
             None => Outcome::Unfinished,
         };
         Branch {
-            events: Events(branch.events),
+            events: branch.events,
             outcome,
         }
     }
@@ -125,13 +136,13 @@ impl Growing {
 
 impl Tracer {
     /// A tracer of packets that a program processes.
-    pub(crate) fn new(pipeline: &Pipeline) -> Self {
+    pub(crate) fn new(vocabulary: Arc<Vocabulary>) -> Self {
         Self {
-            encoder: Encoder::new(pipeline),
-            ids: Arc::clone(pipeline.json_ids()),
-            usual_bytes: 0,
-            growing: HashMap::new(),
-            places: HashMap::new(),
+            vocabulary,
+            matches: Matches::default(),
+            usual_room: (0, 0),
+            growing: HashMap::default(),
+            places: HashMap::default(),
         }
     }
 
@@ -144,7 +155,7 @@ impl Tracer {
         frame_bytes: usize,
     ) {
         let first = GrowingBranch {
-            events: Vec::with_capacity(self.usual_bytes),
+            events: Events::with_room(self.usual_room),
             end: None,
         };
         self.growing.insert(
@@ -155,8 +166,7 @@ impl Tracer {
                 arrival_ns: input.now_ns,
                 frame_bytes,
                 branches: vec![first],
-                events: 0,
-                left_out: 0,
+                room: Room::default(),
                 open: 1,
             },
         );
@@ -173,8 +183,11 @@ impl Tracer {
     pub(crate) fn event(&mut self, id: PacketId, event: Event) {
         if let Some(place) = self.places.get_mut(&id) {
             place.fork = None;
-            if let Some(trace) = self.growing.get_mut(&place.trace) {
-                trace.put(place.branch, |out| Encoder::event(out, &event));
+            if let Some(trace) = self.growing.get_mut(&place.trace)
+                && trace.room.take()
+                && let Some(branch) = trace.branches.get_mut(place.branch)
+            {
+                branch.events.put_event(&event);
             }
         }
     }
@@ -188,10 +201,14 @@ impl Tracer {
         let place = self.places.get_mut(&id)?;
         place.fork = None;
         let trace = self.growing.get_mut(&place.trace)?;
+        let recorder = Recorder {
+            names: &self.vocabulary.names,
+            matches: &mut self.matches,
+            events: &mut trace.branches.get_mut(place.branch)?.events,
+        };
         Some(Traced {
             view,
-            branch: place.branch,
-            trace: RefCell::new((trace, &mut self.encoder)),
+            recorder: RefCell::new((&mut trace.room, recorder)),
         })
     }
 
@@ -206,7 +223,7 @@ impl Tracer {
         let from = match place.fork {
             Some((from, why)) if why == reason => from,
             _ if place.nested_forks == NESTED_FORKS_MAX => {
-                trace.left_out += 1;
+                trace.room.left_out += 1;
                 return;
             }
             _ => {
@@ -254,23 +271,24 @@ impl Tracer {
         if trace.open == 0
             && let Some(trace) = self.growing.remove(&place.trace)
         {
-            self.usual_bytes = trace.branches.first().map_or(0, |first| first.events.len());
-            traces.put(trace.wanted, trace.finish(place.trace, &self.ids));
+            let first = trace.branches.first();
+            self.usual_room = first.map_or((0, 0), |first| first.events.room());
+            traces.put(trace.wanted, trace.finish(place.trace, &self.vocabulary));
         }
     }
 
     /// Takes the trace of this number as far as it goes.
     pub(crate) fn take_unfinished(&mut self, trace: u64) -> Option<PacketTrace> {
         self.places.retain(|_, place| place.trace != trace);
-        Some(self.growing.remove(&trace)?.finish(trace, &self.ids))
+        let growing = self.growing.remove(&trace)?;
+        Some(growing.finish(trace, &self.vocabulary))
     }
 }
 
 /// The traffic manager as the program sees it, and a place for its steps.
 pub(crate) struct Traced<'a> {
     view: TrafficManagerView<'a>,
-    branch: usize,
-    trace: RefCell<(&'a mut Growing, &'a mut Encoder)>,
+    recorder: RefCell<(&'a mut Room, Recorder<'a>)>,
 }
 
 impl Externs for Traced<'_> {
@@ -296,8 +314,11 @@ impl Externs for Traced<'_> {
         self.view.log(message);
     }
 
+    #[inline(always)]
     fn step(&self, step: Step<'_>) {
-        let (trace, encoder) = &mut *self.trace.borrow_mut();
-        trace.put(self.branch, |out| encoder.step(out, &step));
+        let (room, recorder) = &mut *self.recorder.borrow_mut();
+        if room.take() {
+            recorder.step(&step);
+        }
     }
 }

@@ -5,7 +5,12 @@ use std::sync::Arc;
 use traffic_manager::DropCause;
 use v1model::JsonIds;
 
-use super::protobuf::Message;
+use super::record::Events;
+use super::shapes::{Shapes, Vocabulary};
+use super::writer::{Field, Form, Writer, field};
+
+const ROOT: Field = field!(2, "root");
+const BRANCHES: Field = field!(2, "branches");
 
 /// The trace of a packet that came in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,8 +27,8 @@ pub struct PacketTrace {
     pub root: Branch,
     /// Events and branches that the trace has no room for.
     pub left_out: u64,
-    /// The numbers of the program's objects in its BMv2 JSON.
-    pub ids: Arc<JsonIds>,
+    /// The names of the program's objects.
+    pub(super) vocabulary: Arc<Vocabulary>,
 }
 
 /// The events of one copy of a packet.
@@ -35,66 +40,71 @@ pub struct Branch {
     pub outcome: Outcome,
 }
 
-/// Events as the field `events` of the message `TraceTree`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Events(pub(super) Vec<u8>);
-
-impl Events {
-    /// Whether there is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
 impl PacketTrace {
     /// Writes the trace to the end of a buffer, as the message `PacketTrace`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        let mut message = Message::new(out);
-        message.message(1, |input| {
-            input.number(1, self.packet_id);
-            input.number(2, self.ingress_port.into());
-            input.number(3, self.arrival_ns);
-            input.number(4, self.frame_bytes as u64);
+    pub fn to_message(&self, out: &mut Vec<u8>) {
+        self.put(Form::Message, out);
+    }
+
+    /// Writes the trace to the end of a buffer, as one line of JSON without the line's end.
+    pub fn to_json(&self, out: &mut Vec<u8>) {
+        self.put(Form::Json, out);
+    }
+
+    /// The numbers of the program's objects in its BMv2 JSON.
+    #[must_use]
+    pub fn ids(&self) -> &Arc<JsonIds> {
+        &self.vocabulary.names.labels.ids
+    }
+
+    fn put(&self, form: Form, out: &mut Vec<u8>) {
+        let shapes = self.vocabulary.shapes(form);
+        Writer::new(form, out).outermost(|trace| {
+            trace.message(field!(1, "input"), |m| {
+                m.number(field!(1, "packet_id"), self.packet_id);
+                m.number(field!(2, "ingress_port"), self.ingress_port.into());
+                m.number(field!(3, "arrival_ns"), self.arrival_ns);
+                m.number(field!(4, "packet_size"), self.frame_bytes as u64);
+            });
+            trace.message(ROOT, |tree| self.root.put(shapes, tree));
+            trace.number(field!(3, "left_out"), self.left_out);
         });
-        message.message(2, |tree| self.root.encode(tree));
-        message.number(3, self.left_out);
     }
 }
 
 impl Branch {
-    fn encode(&self, message: &mut Message<'_>) {
-        message.encoded(&self.events.0);
+    fn put(&self, shapes: &Shapes, tree: &mut Writer<'_>) {
+        shapes.put(&self.events, tree);
         match &self.outcome {
             Outcome::Transmit {
                 port,
                 frame_bytes,
                 delivery_ns,
-            } => message.message(2, |m| {
-                m.number(1, (*port).into());
-                m.number(2, *frame_bytes as u64);
-                m.number(3, *delivery_ns);
+            } => tree.message(field!(2, "transmit"), |m| {
+                m.number(field!(1, "egress_port"), (*port).into());
+                m.number(field!(2, "packet_size"), *frame_bytes as u64);
+                m.number(field!(3, "delivery_ns"), *delivery_ns);
             }),
-            Outcome::Drop { port, cause } => message.message(3, |m| {
-                m.number(1, (*port).into());
-                m.text(2, cause.as_str());
+            Outcome::Drop { port, cause } => tree.message(field!(3, "drop"), |m| {
+                m.number(field!(1, "port"), (*port).into());
+                m.text(field!(2, "cause"), cause.as_str());
             }),
-            Outcome::Fork { reason, branches } => message.message(4, |m| {
-                m.number(
-                    1,
-                    match reason {
-                        ForkReason::Clone => 1,
-                        ForkReason::Multicast => 2,
-                    },
-                );
-                for branch in branches {
-                    m.message(2, |tree| branch.encode(tree));
-                }
+            Outcome::Fork { reason, branches } => tree.message(field!(4, "fork"), |m| {
+                let reason = match reason {
+                    ForkReason::Clone => 1,
+                    ForkReason::Multicast => 2,
+                };
+                m.choice(field!(1, "reason"), reason, &["CLONE", "MULTICAST"]);
+                m.list(BRANCHES, |list| {
+                    for branch in branches {
+                        list.item(BRANCHES, |tree| branch.put(shapes, tree));
+                    }
+                });
             }),
-            Outcome::PacketIn { frame_bytes } => {
-                message.message(5, |m| m.number(1, *frame_bytes as u64));
-            }
-            Outcome::Unfinished => message.message(6, |_| {}),
+            Outcome::PacketIn { frame_bytes } => tree.message(field!(5, "packet_in"), |m| {
+                m.number(field!(1, "packet_size"), *frame_bytes as u64);
+            }),
+            Outcome::Unfinished => tree.message(field!(6, "unfinished"), |_| {}),
         }
     }
 }

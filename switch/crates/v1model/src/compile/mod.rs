@@ -155,16 +155,19 @@ impl Parts {
             .map(|h| kinds[h.kind].max_bytes());
         let written = intrinsics::always_changed(layout, self.intrinsics, &self.objects);
         let (constant_base, param_base) = (c.constant_base(), c.param_base());
+        let order = self.deparser.order.iter();
         let labels = Labels {
             states: self.parser.names.into(),
             headers: HeaderLabel::all(layout),
+            emitted: order.map(|h| layout.header_at(h.base)).collect(),
             nodes: self.controls.labels.into(),
-            primitives: c.primitives.into(),
             errors: self.error_names.into(),
             ids: self.ids.into(),
+            primitive_at: Labels::primitives_at(&c.primitives, c.ops.len()),
+            primitives: c.primitives.into(),
         };
         Program {
-            labels: Box::new(labels),
+            labels: labels.into(),
             constant_base,
             param_base,
             constants: c.constants.into(),

@@ -100,7 +100,7 @@ impl<E: Externs> Machine<'_, E> {
                 Op::Extract { header } => {
                     let outcome = self.extract_fixed(ctx, header);
                     if outcome == Outcome::Done {
-                        self.report_extract(ctx, &program.headers[header as usize]);
+                        self.report_extract(ctx, header);
                     }
                     outcome
                 }

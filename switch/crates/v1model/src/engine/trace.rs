@@ -7,7 +7,6 @@ use super::phv::to_index;
 use crate::api::Externs;
 use crate::context::Context;
 use crate::ops::Op;
-use crate::program::HeaderInfo;
 use crate::slot::Slot;
 use crate::table::{Hit, Table};
 use crate::trace::{ArgumentValues, KeyValues, MatchingEntry, NodeLabel, QueueRead, Step, Value};
@@ -23,21 +22,21 @@ impl<E: Externs> Machine<'_, E> {
 
     /// Reports that the parser is in a state.
     pub(super) fn report_state(&self, state: u32) {
-        if E::STEPS
-            && let Some(name) = self.program.labels.states.get(state as usize)
-        {
-            self.externs.step(Step::State(name));
+        if E::STEPS {
+            self.externs.step(Step::State(state as usize));
         }
     }
 
     /// Reports that a header has been extracted.
-    pub(super) fn report_extract(&self, ctx: &Context, header: &HeaderInfo) {
+    pub(super) fn report_extract(&self, ctx: &Context, header: u16) {
+        let header = usize::from(header);
         if E::STEPS
-            && let Some(label) = self.program.labels.header_at(header.base)
+            && let Some(info) = self.program.headers.get(header)
+            && let Some(label) = self.program.labels.headers.get(header)
         {
             self.externs.step(Step::Extract {
-                header: &label.name,
-                bytes: self.program.kinds[header.kind].length(&ctx.phv, header.base),
+                header,
+                bytes: self.program.kinds[info.kind].length(&ctx.phv, info.base),
                 fields: label.values(&ctx.phv),
             });
         }
@@ -46,12 +45,11 @@ impl<E: Externs> Machine<'_, E> {
     /// Reports the headers that the deparser emits.
     pub(super) fn report_emitted(&self, ctx: &Context) {
         if E::STEPS {
-            for header in &self.program.deparse_order {
-                if ctx.phv[header.base as usize] != 0
-                    && let Some(label) = self.program.labels.header_at(header.base)
-                {
+            let emitted = &self.program.labels.emitted;
+            for (header, index) in self.program.deparse_order.iter().zip(emitted) {
+                if ctx.phv[header.base as usize] != 0 {
                     self.externs.step(Step::Emit {
-                        header: &label.name,
+                        header: usize::from(*index),
                         bytes: self.program.kinds[header.kind].length(&ctx.phv, header.base),
                     });
                 }
@@ -65,28 +63,20 @@ impl<E: Externs> Machine<'_, E> {
         if E::STEPS
             && let Some(primitive) = self.program.labels.primitive_at(address)
         {
-            self.externs.step(Step::Primitive {
-                op: &primitive.op,
-                source: primitive.source.as_ref(),
-            });
+            self.externs.step(Step::Primitive(primitive));
         }
     }
 
     /// Reports a condition. `taken`: the node's test holds.
     #[inline]
     pub(super) fn report_condition(&self, node: u32, taken: bool) {
+        let node = node as usize;
         if E::STEPS
-            && let Some(NodeLabel::Condition {
-                name,
-                source,
-                is_inverted,
-            }) = self.program.labels.nodes.get(node as usize)
+            && let Some(NodeLabel::Condition { is_inverted, .. }) =
+                self.program.labels.nodes.get(node)
         {
-            self.externs.step(Step::Condition {
-                name,
-                source: source.as_ref(),
-                holds: taken != *is_inverted,
-            });
+            let holds = taken != *is_inverted;
+            self.externs.step(Step::Condition { node, holds });
         }
     }
 
@@ -263,15 +253,13 @@ impl<E: Externs> Machine<'_, E> {
             Op::Digest { list } => Step::Digest(w(list)),
             Op::Resubmit { list } => Step::Resubmit(w(list)),
             Op::Recirculate { list } => Step::Recirculate(w(list)),
-            Op::ExtractVariable { header, .. } => {
-                return self.report_extract(ctx, &program.headers[header as usize]);
-            }
+            Op::ExtractVariable { header, .. } => return self.report_extract(ctx, header),
             Op::ExtractNext { stack } | Op::ExtractNextVariable { stack, .. } => {
                 let stack = &program.stacks[stack as usize];
                 let last = w(stack.next).checked_sub(1);
                 let element = last.and_then(|last| stack.elements.get(to_index(last)));
                 if let Some(&element) = element {
-                    self.report_extract(ctx, &program.headers[element as usize]);
+                    self.report_extract(ctx, element);
                 }
                 return;
             }

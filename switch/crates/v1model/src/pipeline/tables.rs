@@ -17,12 +17,12 @@ use crate::entries::{
     ActionCall, ActionInfo, ControlError, ControlResult, CounterValue, DefaultEntry, EntryAction,
     EntryKey, MeterState, MeterWrite, Page, TableEntry, TableInfo,
 };
-use crate::json_ids::JsonIds;
 use crate::pipeline::Pipeline;
 use crate::saved::{SavedEntry, SavedTarget};
 use crate::state::counter_value;
 use crate::table::pack::{check_room, insert_checked, pack};
 use crate::table::{Call, DefaultTarget, Direct, Entry, Packed, Table};
+use crate::trace::Labels;
 
 fn direct_counter(info: &TableInfo, direct: &Direct) -> Option<CounterValue> {
     info.direct_counter.then(|| counter_value(direct.counter))
@@ -46,9 +46,9 @@ impl Pipeline {
         &self.program.table_infos
     }
 
-    /// The numbers of the program's objects in its BMv2 JSON.
-    pub fn json_ids(&self) -> &Arc<JsonIds> {
-        &self.program.labels.ids
+    /// The names of the program's other objects.
+    pub fn labels(&self) -> &Arc<Labels> {
+        &self.program.labels
     }
 
     /// All actions. The copies that p4c makes of one action appear once.
