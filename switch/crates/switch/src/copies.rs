@@ -3,8 +3,9 @@
 use traffic_manager::DropCause;
 use v1model::{CloneRequest, Context, IngressInput, IngressVerdict, InstanceType, Pipeline};
 
+use crate::destination::Destination;
 use crate::pool::PacketId;
-use crate::program::{Destination, Environment, Program};
+use crate::program::{Environment, Program};
 use crate::recirculation::Target;
 use crate::trace::ForkReason;
 

@@ -26,6 +26,7 @@ mod batch;
 mod config;
 mod control;
 mod copies;
+mod destination;
 mod dry_run;
 mod egress;
 mod externs;

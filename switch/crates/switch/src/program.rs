@@ -12,6 +12,7 @@ use v1model::entries::digest::DigestList;
 use v1model::{IngressInput, IngressVerdict, InstanceType, Pipeline};
 
 use crate::config::SwitchConfig;
+use crate::destination::Destination;
 use crate::externs::TrafficManagerView;
 use crate::header_fields;
 use crate::learning::Learning;
@@ -117,16 +118,6 @@ pub(crate) fn traced<'a>(
 pub(crate) struct Parsed {
     pub(crate) id: PacketId,
     pub(crate) input: IngressInput,
-}
-
-/// The destination of a packet or of a copy of it, and its kind.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Destination {
-    pub(crate) port: u16,
-    pub(crate) rid: u16,
-    pub(crate) instance_type: InstanceType,
-    /// Ingress port of the packet that this is a multicast copy of.
-    pub(crate) copied_from: Option<u16>,
 }
 
 /// The decision of egress for a packet.

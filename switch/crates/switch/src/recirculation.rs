@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use v1model::InstanceType;
 
+use crate::destination::Destination;
 use crate::pool::PacketId;
-use crate::program::Destination;
 
 /// The destination of a recirculating packet.
 #[derive(Clone, Copy)]
