@@ -38,7 +38,7 @@ pub struct TraceWriter {
     file: Option<File>,
     /// Whether the file has messages, each with its length in front.
     messages: bool,
-    /// What goes to the file next.
+    /// The bytes that go to the file next.
     block: Vec<u8>,
     name: String,
     log: bool,

@@ -140,7 +140,7 @@ pub struct Program {
     pub(crate) packets: Pool,
     /// Traces of the packets that are in the switch; `None`: nobody wants traces.
     pub(crate) tracer: Option<Box<Tracer>>,
-    /// What traces show of the pipeline; `None`: there was no trace so far.
+    /// The names that traces show; `None`: there was no trace so far.
     vocabulary: Option<Arc<Vocabulary>>,
     pub(crate) recirculating: Recirculating,
     /// The words of one digest message.

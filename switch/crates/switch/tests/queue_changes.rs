@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use common::*;
 use port_settings::{OneQueue, QueueSettings};
 use switch::{Switch, SwitchConfig};
-use traffic_manager::{Buffer, DropCause, Gaps, Limits, PortConfig, RateCounts};
+use traffic_manager::{Buffer, DropCause, PortConfig};
 
 /// The port by which all packets leave.
 const OUT: u16 = 1;
@@ -17,17 +17,7 @@ const FRAME_NS: u64 = 80_320;
 
 /// A port of 100 Mbit/s, and a program whose frames have their priority in the first byte.
 fn prioritized() -> Switch {
-    let mut switch = Switch::new(SwitchConfig::default(), Limits::default());
-    for port in [OUT, 2] {
-        let config = PortConfig {
-            line_rate_bps: Some(100_000_000),
-            counts: RateCounts::Layer2,
-            fifo_bytes: 100_000,
-            delay_ns: 0,
-            gaps: Gaps::Accounted,
-        };
-        switch.add_port(port, "p", config).expect("a new port");
-    }
+    let mut switch = with_slow_ports(SwitchConfig::default());
     let program = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../../tests/conformance/compiled/priorities.json"

@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::{Sent, drops, small_program};
+use common::{Sent, drops, small_program, with_slow_ports};
 use port_settings::QueueSettings;
 use switch::{Switch, SwitchConfig};
-use traffic_manager::{DropCause, Gaps, Limits, PortConfig, RateCounts};
+use traffic_manager::DropCause;
 use v1model::Engine;
 
 /// The port by which all packets leave.
@@ -21,7 +21,7 @@ const FRAME_BYTES: u32 = 1_004;
 /// The arrival of the first frame.
 const FIRST_NS: u64 = 1_000_000;
 
-/// What a packet read of a queue: bytes, packets, sojourn.
+/// A packet's reading of a queue: bytes, packets, sojourn.
 type Reading = (u32, u32, u64);
 
 /// A switch with `queues.p4` and a port of 100 Mbit/s with `queues` egress queues; 0: with a FIFO. Its
@@ -31,17 +31,7 @@ fn switch(engine: Engine, queues: usize) -> Switch {
         engine,
         ..SwitchConfig::default()
     };
-    let mut switch = Switch::new(config, Limits::default());
-    for port in [OUT, 2] {
-        let config = PortConfig {
-            line_rate_bps: Some(100_000_000),
-            counts: RateCounts::Layer2,
-            fifo_bytes: 100_000,
-            delay_ns: 0,
-            gaps: Gaps::Accounted,
-        };
-        switch.add_port(port, "p", config).expect("a new port");
-    }
+    let mut switch = with_slow_ports(config);
     let settings = (queues > 0).then(|| QueueSettings::strict(queues));
     switch.set_queues(OUT, settings).expect("in range");
     let program = String::from_utf8(small_program("queues")).expect("text");

@@ -172,7 +172,7 @@ pub struct Statistics {
     pub drops: DropCounters,
 }
 
-/// What waits in an egress queue, or in the FIFO of a port without egress queues, as read by
+/// The packets that wait in an egress queue, or in the FIFO of a port without egress queues, as read by
 /// [`crate::TrafficManager::waiting`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiting {

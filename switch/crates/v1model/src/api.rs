@@ -86,7 +86,7 @@ pub trait Externs {
     /// transmission has not started.
     fn backlog_bytes(&self, class: u32) -> u64;
 
-    /// What waits in an egress queue of a port; `None`: no such port or queue.
+    /// The packets that wait in an egress queue of a port; `None`: no such port or queue.
     fn waiting(&self, port: u16, queue: u8) -> Option<Waiting> {
         let _ = (port, queue);
         None

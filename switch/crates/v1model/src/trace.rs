@@ -187,11 +187,11 @@ pub struct QueueRead {
     pub port: u64,
     /// Number of the queue.
     pub queue: u64,
-    /// What it reads; `None`: no such port or queue, so it reads zeros.
+    /// The reading; `None`: no such port or queue, so it reads zeros.
     pub reading: Option<QueueReading>,
 }
 
-/// What a program reads of an egress queue.
+/// A program's reading of an egress queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueReading {
     /// Bytes that wait, layer 2 + FCS; 2^32 - 1 stands for more, too.

@@ -62,6 +62,22 @@ pub fn compiled(target: &str, program: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// Ports 1 and 2 of 100 Mbit/s, and no program.
+pub fn with_slow_ports(config: SwitchConfig) -> Switch {
+    let mut switch = Switch::new(config, Limits::default());
+    for port in [1, 2] {
+        let config = PortConfig {
+            line_rate_bps: Some(100_000_000),
+            counts: RateCounts::Layer2,
+            fifo_bytes: 100_000,
+            delay_ns: 0,
+            gaps: Gaps::Accounted,
+        };
+        switch.add_port(port, "p", config).expect("a new port");
+    }
+    switch
+}
+
 /// Three ports, pacer.p4, both groups flooding to all of them.
 pub fn switch(target: &str, config: SwitchConfig) -> Switch {
     let mut switch = Switch::new(config, Limits::default());

@@ -167,7 +167,7 @@ impl<P> TrafficManager<P> {
         queues.into_iter().flat_map(|queues| queues.statistics())
     }
 
-    /// What waits in an egress queue of a port. Queue 0 of a port without egress queues is its FIFO. `None`: no
+    /// The packets that wait in an egress queue of a port. Queue 0 of a port without egress queues is its FIFO. `None`: no
     /// such port or queue.
     pub fn waiting(&self, port: u16, queue: u8) -> Option<Waiting> {
         self.port(port)?.waiting(queue, &self.slab)

@@ -499,7 +499,7 @@ impl<P> Port<P> {
         }
     }
 
-    /// What waits in an egress queue, or in the FIFO, which is queue 0; `None`: no such queue.
+    /// The packets that wait in an egress queue, or in the FIFO, which is queue 0; `None`: no such queue.
     pub(crate) fn waiting(&self, queue: u8, slab: &Slab<P>) -> Option<Waiting> {
         match &self.egress_queues {
             Some(queues) => queues.waiting(queue),

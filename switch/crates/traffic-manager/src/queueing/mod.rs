@@ -156,7 +156,7 @@ impl EgressQueues {
         self.queue(queue).map_or(0, EgressQueue::packets)
     }
 
-    /// What waits in a queue; `None`: no such queue.
+    /// The packets that wait in a queue; `None`: no such queue.
     pub(crate) fn waiting(&self, queue: u8) -> Option<Waiting> {
         self.queue(queue).map(EgressQueue::waiting)
     }

@@ -207,7 +207,7 @@ impl EgressQueue {
         self.store.packets() as u32
     }
 
-    /// What waits.
+    /// The packets that wait.
     pub(super) fn waiting(&self) -> Waiting {
         Waiting {
             packets: self.statistics.packets,

@@ -89,7 +89,7 @@ impl<E: Externs> Machine<'_, E> {
         Outcome::Done
     }
 
-    /// What waits in an egress queue; `None`: no such port or queue.
+    /// The packets that wait in an egress queue; `None`: no such port or queue.
     pub(super) fn read_queue(&self, port: u64, queue: u64) -> Option<QueueReading> {
         let (port, queue) = (u16::try_from(port).ok()?, u8::try_from(queue).ok()?);
         let waiting = self.externs.waiting(port, queue)?;
