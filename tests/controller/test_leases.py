@@ -1,8 +1,9 @@
 """Leases: the right to write to a switch, its end, and its number."""
 
 import asyncio
+import json
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from etcd_members import MISSING, Members
 from pacer_controller.southbound import FenceError, NotHeldError, Tenure, fence_of, generation_of
 from pacer_controller.stores import Entry, Event, Status
 from pacer_controller.stores.base import epoch_above
+from pacer_controller.stores.etcd import client as etcd
 from pacer_controller.stores.etcd.client import Access, EtcdClient
 from pacer_controller.stores.etcd.leases import LEASE_S, Leases, lease_clock
 from pacer_controller.stores.etcd.renewal import MARGIN_S, STUCK_S, Renewal, Term
@@ -60,6 +62,12 @@ async def controller(members: Members, *switches: str) -> AsyncIterator[EtcdStor
 async def until_held(tenure: Tenure, held: bool = True) -> None:
     async with asyncio.timeout(WAIT_S):
         await tenure.becomes(held)
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not true():
+            await asyncio.sleep(0.01)
 
 
 def test_numbers_grow_and_only_the_holder_gets_one(members: Members) -> None:
@@ -190,6 +198,32 @@ def test_a_lease_that_has_ended_is_begun_anew(members: Members) -> None:
             await until_held(tenure, False)
             await until_held(tenure)
             assert await tenure.bid() > before
+
+    asyncio.run(run())
+
+
+def test_a_late_put_does_not_stay(members: Members) -> None:
+    """A member that was stopped makes a put long after it was given up."""
+
+    async def run() -> None:
+        late = {
+            "status/s1": {"controller": "", "state": "pending", "failed": {}, "base": 0},
+            "members/": {"configured": ["s1"], "cannot": ["s1"]},
+        }
+        async with controller(members, "s1") as store, controller(members) as other:
+            await until_held(store.tenure("s1"))
+            name, prefix = store.leases.name, store._prefix
+            told = Status(name, "connected")
+            await until(lambda: other.status("s1") == told)
+            late["status/s1"]["controller"] = name
+            puts = [
+                etcd.put(f"{prefix}{key}{name if key[-1] == '/' else ''}", json.dumps(value))
+                for key, value in late.items()
+            ]
+            made = await store._client.transact([], puts)
+            await other.watch.reach(made.header.revision)
+            await until(lambda: other.status("s1") == told)
+            await until(lambda: not other.leases.members[name].cannot)
 
     asyncio.run(run())
 

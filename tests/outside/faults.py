@@ -9,7 +9,7 @@ from cluster import Cluster, Node
 from hosts import Host, Hosts
 
 LONGEST_S = 8.0
-FILL = 128 << 20
+FILL = 256 << 20
 """More than an etcd member's disk."""
 
 

@@ -107,7 +107,7 @@ def _difference(cluster: Cluster, tables: SwitchTables, switch: Node) -> str:
         if answer.status_code != 200:
             return f"a controller answers {answer.status_code}"
         classes = answer.json()["classes"]
-        late = [one["name"] for one in classes if one["state"] != "applied"]
+        late = [f"{c['name']} ({c.get('reason')})" for c in classes if c["state"] != "applied"]
         if late:
             return f"not applied: {', '.join(late)}"
         held = tables.times_per_byte(f"{switch.host.address}:{GRPC}")

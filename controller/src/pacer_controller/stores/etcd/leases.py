@@ -114,8 +114,10 @@ class Leases:
         self._statuses: dict[str, Status] = {}
         self._lease = 0
         """The lease that the keys in `_mine` have."""
-        self._announced: frozenset[str] | None = None
-        """The switches that do not answer, as the key of this controller says; None: no key."""
+        self._own: dict[str, tuple[Any, int]] = {}
+        """The values that this controller has put, with the revision, by key without the prefix."""
+        self._moved: dict[str, int] = {}
+        """The revision of the newest change of such a key, according to etcd."""
         self._joined_s = self._changed_s = float("-inf")
         """The time when this controller got its lease, and of the last change of controllers."""
         self._mine: dict[str, int] = {}
@@ -125,7 +127,6 @@ class Leases:
         self._bidding: dict[str, asyncio.Lock] = {}
         self._tenures: dict[str, LeasedTenure] = {}
         self._stir = asyncio.Event()
-        self._told: dict[str, Status] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     # ---- life ----
@@ -189,6 +190,12 @@ class Leases:
         for tenure in self._tenures.values():
             tenure.notify()
 
+    def _drop(self, switch: str) -> None:
+        """Note that a switch's key is no longer this controller's."""
+        self._mine.pop(switch, None)
+        self._own.pop(f"status/{switch}", None)
+        self._notify(switch)
+
     def stir(self) -> None:
         """Compute the assignment of switches again, after a change."""
         self._stir.set()
@@ -208,19 +215,36 @@ class Leases:
         if lease != self._lease:
             self._lease = lease
             self._mine.clear()
-            self._told.clear()
-            self._announced = None
+            self._own.clear()
             self._joined_s = self._clock()
             self.stir()
         self._notify_all()
 
+    def _stands(self, key: str, value: Any) -> bool:
+        """Whether a key has this value, as far as is known.
+
+        A put that was not answered may be made at any later time: a member of etcd that was
+        stopped, and goes on, makes the puts that have reached it. So the value stands only as long
+        as etcd tells of no later change.
+        """
+        put, revision = self._own.get(key, (None, 0))
+        return bool(put == value and self._moved.get(key, 0) <= revision)
+
+    def _note_moved(self, what: str, name: str, revision: int) -> None:
+        """Note that a key has changed, if it is one that this controller puts."""
+        if what == "status" and name in self._mine or what == "members" and name == self.name:
+            self._moved[f"{what}/{name}"] = revision
+
     async def _announce(self) -> None:
-        cannot, lease = frozenset(self._cannot), self._lease
+        """Put the key of this controller, unless it says already what it should."""
+        cannot, lease, key = frozenset(self._cannot), self._lease, f"members/{self.name}"
+        if self._stands(key, cannot):
+            return
         value = {"configured": sorted(self._configured), "cannot": sorted(cannot)}
-        key = f"{self._prefix}members/{self.name}"
-        await self._client.transact([], [etcd.put(key, json.dumps(value), lease)])
+        put = etcd.put(self._prefix + key, json.dumps(value), lease)
+        answer = await self._client.transact([], [put])
         if lease == self._lease:
-            self._announced = cannot
+            self._own[key] = cannot, answer.header.revision
 
     async def _expire(self) -> None:
         """Show that the loop goes on; notify the drivers when the lease is no longer valid."""
@@ -237,6 +261,7 @@ class Leases:
 
     def put(self, what: str, name: str, kv: Any) -> None:
         """Record a key that was put."""
+        self._note_moved(what, name, kv.mod_revision)
         if what == "members":
             value = json.loads(kv.value)
             if name not in self.members:
@@ -257,6 +282,7 @@ class Leases:
 
     def deleted(self, what: str, name: str, revision: int) -> None:
         """Record that a key was deleted at a revision."""
+        self._note_moved(what, name, revision)
         if what == "members":
             self.members.pop(name, None)
             self._changed_s = self._clock()
@@ -265,8 +291,7 @@ class Leases:
             self._revisions.pop(name, None)
             # The deleted key may be the former owner's; this controller's own is then newer.
             if self._mine.get(name, revision) < revision:
-                del self._mine[name]
-                self._notify(name)
+                self._drop(name)
         elif what == "status":
             self._statuses.pop(name, None)
             return
@@ -278,6 +303,9 @@ class Leases:
         self.holders.clear()
         self._revisions.clear()
         self._statuses.clear()
+        # A key may have been deleted meanwhile.
+        self._moved.clear()
+        self._own.clear()
 
     # ---- the assignment of switches ----
 
@@ -286,12 +314,10 @@ class Leases:
         while True:
             self._stir.clear()
             try:
-                if self._lease and self._announced != frozenset(self._cannot):
+                if self._lease:
                     await self._announce()
                 if self._lease and self.name in self.members:
                     await self._share_once()
-                elif self._lease:
-                    await self._announce()
             except (EtcdError, OSError) as error:
                 _LOG.warning("%s", error)
             except Exception:
@@ -360,9 +386,7 @@ class Leases:
     async def _leave(self, switches: Sequence[str]) -> None:
         """Give switches to others; the switches refuse the writes that are under way."""
         for switch in switches:
-            self._mine.pop(switch, None)
-            self._told.pop(switch, None)
-            self._notify(switch)
+            self._drop(switch)
         # The revisions of the keys are not compared: a bid may have put a key meanwhile.
         asked = [
             etcd.nested(
@@ -408,8 +432,7 @@ class Leases:
         if not answer.succeeded:
             kvs = answer.responses[0].response_range.kvs
         if not answer.succeeded and (not kvs or kvs[0].lease != lease):
-            self._mine.pop(switch, None)
-            self._notify(switch)
+            self._drop(switch)
             raise NotHeldError(switch)
         # An earlier put that had no answer counts, too: its revision has not been used.
         newest = answer.header.revision if answer.succeeded else kvs[0].mod_revision
@@ -469,19 +492,21 @@ class Leases:
 
     async def _tell_statuses(self) -> None:
         """Put each status that has changed, provided that this controller still owns the key."""
-        changed: list[tuple[str, Status]] = []
-        for switch in list(self._mine):
+        changed: list[tuple[str, Status, int]] = []
+        for switch, held in list(self._mine.items()):
             status = replace(self._report(switch), controller=self.name)
-            if self.held(switch) and self._told.get(switch) != status:
-                changed.append((switch, status))
+            if self.held(switch) and not self._stands(f"status/{switch}", status):
+                changed.append((switch, status, held))
         for some in _some(changed):
-            puts = [self._status_operation(switch, status) for switch, status in some]
+            puts = [self._status_operation(*one) for one in some]
             answer = await self._client.transact([], puts)
-            for (switch, status), one in zip(some, answer.responses, strict=True):
-                if one.response_txn.succeeded:
-                    self._told[switch] = status
+            for (switch, status, held), one in zip(some, answer.responses, strict=True):
+                # The switch may have been left meanwhile.
+                if one.response_txn.succeeded and self._mine.get(switch) == held:
+                    self._own[f"status/{switch}"] = status, answer.header.revision
 
-    def _status_operation(self, switch: str, status: Status) -> Any:
+    def _status_operation(self, switch: str, status: Status, held: int) -> Any:
+        """Return the put of a status, if the switch's key still has the revision `held`."""
         value = {
             "controller": status.controller,
             "state": status.state,
@@ -489,7 +514,7 @@ class Leases:
             "base": status.base,
         }
         key = f"{self._prefix}status/{switch}"
-        mine = [etcd.unchanged(self._key(switch), self._mine.get(switch, 0))]
+        mine = [etcd.unchanged(self._key(switch), held)]
         return etcd.nested(mine, [etcd.put(key, json.dumps(value), self._lease)], [])
 
     def status(self, switch: str) -> Status | None:
