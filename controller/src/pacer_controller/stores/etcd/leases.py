@@ -232,7 +232,8 @@ class Leases:
 
     def _note_moved(self, what: str, name: str, revision: int) -> None:
         """Note that a key has changed, if it is one that this controller puts."""
-        if what == "status" and name in self._mine or what == "members" and name == self.name:
+        mine = name in self._mine if what == "status" else (what, name) == ("members", self.name)
+        if mine:
             self._moved[f"{what}/{name}"] = revision
 
     async def _announce(self) -> None:
