@@ -225,6 +225,11 @@ def delays() -> Experiment:
             "overflows but never runs empty, so spacing can win only fewer losses. fq loses "
             "nothing and gets the same goodput there. Dynamic spacing stays just below the "
             "narrowest link's rate.",
+            "PSPD follows the window a round trip later, so a part of the window waits at the "
+            "edge, and its rate grows slowly. On the longer paths it is still below the path's "
+            "rate when the run ends, so nothing is lost. At 25 ms one way it reaches the path's "
+            "rate with a window that is much larger than what path and FIFO hold, and loses "
+            "thousands of packets at once.",
         ),
     )
 

@@ -144,18 +144,22 @@ def of_each_gap(rows: Sequence[Row]) -> Figures:
     return found
 
 
-def above_fixed_gaps(rows: Sequence[Row]) -> Figures:
-    """Take dynamic's deviation less each fixed gap's, over the seeds that both have."""
-    found: Figures = []
-    for title in dict.fromkeys(row["row"] for row in rows):
-        here = {row["column"]: row for row in rows if row["row"] == title}
-        for name in here:
-            if name.startswith(FIXED_GAP):
-                pair = [here[one] for one in ("dynamic", name) if one in here]
-                medians = at_shared_seeds(pair, "dynamic", "deviation")
-                both = len(medians) == len(pair) == 2
-                found.append(medians["dynamic"] - medians[name] if both else None)
-    return found
+def above_fixed_gaps(column: str) -> Values:
+    """Take a column's deviation less each fixed gap's, over the seeds that both have."""
+
+    def values(rows: Sequence[Row]) -> Figures:
+        found: Figures = []
+        for title in dict.fromkeys(row["row"] for row in rows):
+            here = {row["column"]: row for row in rows if row["row"] == title}
+            for name in here:
+                if name.startswith(FIXED_GAP):
+                    pair = [here[one] for one in (column, name) if one in here]
+                    medians = at_shared_seeds(pair, column, "deviation")
+                    both = len(medians) == len(pair) == 2
+                    found.append(medians[column] - medians[name] if both else None)
+        return found
+
+    return values
 
 
 def percent_of(column: str, other: str, metric: str, which: str) -> Values:

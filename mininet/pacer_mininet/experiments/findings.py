@@ -220,7 +220,7 @@ FIXED_GAP = "IPG "
 """Prefix of the titles of the columns with fixed gaps."""
 
 COMPARED_GAP = f"{FIXED_GAP}4096"
-"""The fixed gap whose runs stand beside those of `dynamic`, seed by seed."""
+"""The fixed gap whose runs stand beside those of `pspd` and `dynamic`, seed by seed."""
 
 
 def at_shared_seeds(rows: Sequence[dict[str, Any]], column: str, metric: str) -> dict[str, float]:
@@ -269,23 +269,23 @@ def by_seed(row: dict[str, Any] | None, other: dict[str, Any], metric: str) -> l
 
 
 def dynamic_by_seed(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return how dynamic spacing and a fixed gap compare over long paths, seed by seed."""
+    """Return how spacing by the window and a fixed gap compare over long paths, seed by seed."""
     long = {
         (row["row"], row["column"]): row
         for row in rows
         if not row["extra"] and from_json(row["scenario"]).rtt_ns >= ABOVE_25_MS_RTT_NS
     }
     said = []
-    for metric in ("goodput", "window_mean"):
+    for spacing, metric in itertools.product(("PSPD", "dynamic"), ("goodput", "window_mean")):
         percents = [
             percent
             for (title, column), row in long.items()
             if column == COMPARED_GAP
-            for percent in by_seed(long.get((title, "dynamic")), row, metric)
+            for percent in by_seed(long.get((title, spacing)), row, metric)
         ]
         if percents:
             said.append(
-                f"dynamic in % of {COMPARED_GAP}, {len(percents)} pairs of runs with the same "
+                f"{spacing} in % of {COMPARED_GAP}, {len(percents)} pairs of runs with the same "
                 f"seed, above 25 ms one way: {METRICS[metric].title}: {min(percents):.1f} to "
                 f"{max(percents):.1f}, median {statistics.median(percents):.1f}."
             )

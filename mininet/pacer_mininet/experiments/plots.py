@@ -248,8 +248,8 @@ def _of_sender(column: str, label: str, scale: float) -> Callable[[Runs], Figure
 
 
 def _windows(runs: Runs) -> Figure:
-    """Draw the first seed's window with three spacings, a panel for each row that is no extra."""
-    shown = [one for one in runs if one[0].column in ("unpaced", "dynamic", COMPARED_GAP)]
+    """Draw the first seed's window with four spacings, a panel for each row that is no extra."""
+    shown = [one for one in runs if one[0].column in ("unpaced", "PSPD", "dynamic", COMPARED_GAP)]
     shown = [(cell, result) for cell, result in shown if not cell.extra] or list(runs)
     rows = row_titles([cell for cell, _ in shown])
     figure = _figure(1.0 + 1.7 * len(rows))
@@ -262,7 +262,7 @@ def _windows(runs: Runs) -> Figure:
         axes.set_ylabel("packets")
         axes.set_title(row, loc="left")
     panels[-1].set_xlabel("time (s)")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
     return figure
 
 
