@@ -32,6 +32,9 @@ _LOG = logging.getLogger(__name__)
 
 _Item = TypeVar("_Item")
 
+Leased = tuple[str, str, Any, int]
+"""What a key is about, the name in it, its value (`value_of`), and its revision."""
+
 LEASE_S = 3
 """Time to live of a controller's lease."""
 
@@ -261,23 +264,42 @@ class Leases:
     # ---- keys from etcd ----
 
     def put(self, what: str, name: str, kv: Any) -> None:
-        """Record a key that was put."""
-        self._note_moved(what, name, kv.mod_revision)
-        if what == "members":
-            value = json.loads(kv.value)
+        """Record a key that was put.
+
+        Raises:
+            ValueError, KeyError, TypeError: its value is not understood; nothing is recorded.
+
+        """
+        self._record(what, name, value_of(what, kv), kv.mod_revision)
+
+    def put_all(self, keys: Sequence[Leased]) -> None:
+        """Record all keys, read at one revision, in place of what was known."""
+        self.members.clear()
+        self.holders.clear()
+        self._revisions.clear()
+        self._statuses.clear()
+        # A key may have been deleted meanwhile.
+        self._moved.clear()
+        self._own.clear()
+        for one in keys:
+            self._record(*one)
+
+    def _record(self, what: str, name: str, value: Any, revision: int) -> None:
+        self._note_moved(what, name, revision)
+        if what == "epoch":
+            self.epoch = (value, revision)
+        elif what == "members":
             if name not in self.members:
                 self._changed_s = self._clock()
-            self.members[name] = Member(frozenset(value["configured"]), frozenset(value["cannot"]))
+            self.members[name] = value
         elif what == "leases":
-            holder = kv.value.decode()
-            if holder == self.name and kv.mod_revision < self._left.get(name, 0):
+            if value == self.name and revision < self._left.get(name, 0):
                 # This controller has left the switch since.
                 return
-            self.holders[name] = holder
-            self._revisions[name] = kv.mod_revision
+            self.holders[name] = value
+            self._revisions[name] = revision
         elif what == "status":
-            value = json.loads(kv.value)
-            self._statuses[name] = Status(**value)
+            self._statuses[name] = value
             return
         self.stir()
 
@@ -297,16 +319,6 @@ class Leases:
             self._statuses.pop(name, None)
             return
         self.stir()
-
-    def clear(self) -> None:
-        """Forget everything read from etcd, before it is read again."""
-        self.members.clear()
-        self.holders.clear()
-        self._revisions.clear()
-        self._statuses.clear()
-        # A key may have been deleted meanwhile.
-        self._moved.clear()
-        self._own.clear()
 
     # ---- the assignment of switches ----
 
@@ -526,6 +538,23 @@ class Leases:
         if told is None or told.controller != holder:
             return Status(holder, "pending")
         return told
+
+
+def value_of(what: str, kv: Any) -> Any:
+    """Return the value of a key of `members`, `leases`, `status` or `epoch`.
+
+    Raises:
+        ValueError, KeyError, TypeError: it is not understood.
+
+    """
+    if what == "epoch":
+        return int(kv.value)
+    if what == "leases":
+        return kv.value.decode()
+    value = json.loads(kv.value)
+    if what == "status":
+        return Status(**value)
+    return Member(frozenset(value["configured"]), frozenset(value["cannot"]))
 
 
 FAILED_TOLD = 100

@@ -18,7 +18,7 @@ from pacer_controller.stores.base import EVENTS_KEPT, SWITCHES, Entry, Feed
 from pacer_controller.stores.etcd import client as etcd
 from pacer_controller.stores.etcd.client import EtcdClient
 from pacer_controller.stores.etcd.layout import ContentSet, Values, decode, differences
-from pacer_controller.stores.etcd.leases import Leases
+from pacer_controller.stores.etcd.leases import Leased, Leases, value_of
 
 PAGE = 2_000
 """Most keys of one range request."""
@@ -26,7 +26,7 @@ PAGE = 2_000
 EVENT_BITS = 10
 """Lower bits of an event's number, which count the events of one write."""
 
-_LEASED = frozenset({"members", "leases", "status"})
+_LEASED = frozenset({"members", "leases", "status", "epoch"})
 
 
 class Mirror:
@@ -75,47 +75,60 @@ class Mirror:
         """Read everything at one revision.
 
         Raises:
-            EtcdError: etcd does not answer.
-            ValueError, KeyError, TypeError: the keys do not hold a controller's state.
+            EtcdError: etcd does not answer; the copy is as it was.
+            ValueError: a key is not understood; the copy is as it was.
 
         """
         kvs, revision = await self.range_all(self.prefix)
+        new = Mirror(self._client, self.prefix, self._leases)
+        new.awaited = self.awaited
+        leased: list[Leased] = []
+        for kv in sorted(kvs, key=self._turn):
+            try:
+                new._read(kv, leased)
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise ValueError(f"{kv.key.decode()} is not understood: {error!r}") from None
+        # Nothing can fail from here on.
+        self._leases.put_all(leased)
+        self.sets, self.root = new.sets, new.root
+        self.events, self.event_keys = new.events, new.event_keys
+        self.events_kept = new.events_kept
         self.loads += 1
-        found: dict[str, Any] = {}
-        for kv in kvs:
-            found[kv.key.decode().removeprefix(self.prefix)] = kv
-        root = found.pop("root", None)
-        self.root = root.mod_revision if root is not None else 0
-        self.sets = {
-            name: ContentSet(generation=(number, of))
-            for name, (number, of) in (json.loads(root.value) if root is not None else {}).items()
-        }
-        self._leases.clear()
-        self.events.clear()
-        self.event_keys.clear()
-        self.events_kept = 0
-        told: list[tuple[str, Any]] = []
-        for key, kv in found.items():
-            what, _, rest = key.partition("/")
-            if what == "heads":
-                self._take_head(rest, kv)
-            elif what == "shapes":
-                self.set(rest).shape = kv.mod_revision
-            elif what == "data":
-                self._take_value(rest, kv)
-            elif what == "events":
-                told.append((key, kv))
-            else:
-                self._take_other(what, rest, kv)
-        for key, kv in sorted(told, key=lambda one: _first_number(*one)):
-            self._take_events(key, kv)
         self.seen = revision
+
+    def _turn(self, kv: Any) -> tuple[bool, int]:
+        """Return the place of a key among all that are read.
+
+        `root` comes first, since it names the generations whose values count. Events come in the
+        order of their numbers.
+        """
+        key = kv.key.decode().removeprefix(self.prefix)
+        return key != "root", _first_number(key, kv) if key.startswith("events/") else 0
+
+    def _read(self, kv: Any, leased: list[Leased]) -> None:
+        """Add a key to a copy that is new; those of leases are added to `leased`."""
+        key = kv.key.decode().removeprefix(self.prefix)
+        what, _, rest = key.partition("/")
+        if what == "root":
+            self.root = kv.mod_revision
+            for name, (number, of) in json.loads(kv.value).items():
+                self.set(name).generation = (number, of)
+        elif what == "heads":
+            self._take_head(rest, kv)
+        elif what == "shapes":
+            self.set(rest).shape = kv.mod_revision
+        elif what == "data":
+            self._take_value(rest, kv)
+        elif what == "events":
+            self._take_events(key, kv)
+        elif what in _LEASED:
+            leased.append((what, rest, value_of(what, kv), kv.mod_revision))
 
     async def load_again(self) -> None:
         """Read everything after a gap, and tell the feed of the changes.
 
         Raises:
-            EtcdError, ValueError, KeyError, TypeError: see `load`; the copy is as it was.
+            EtcdError, ValueError: see `load`; the copy is as it was.
 
         """
         before = {name: dict(one.values) for name, one in self.sets.items()}
@@ -166,12 +179,6 @@ class Mirror:
         self.event_keys[key] = len(events)
         return events
 
-    def _take_other(self, what: str, rest: str, kv: Any) -> None:
-        if what == "epoch":
-            self._leases.epoch = (int(kv.value), kv.mod_revision)
-        elif what in _LEASED:
-            self._leases.put(what, rest, kv)
-
     # ---- following ----
 
     async def take(self, answer: Any) -> None:
@@ -189,7 +196,7 @@ class Mirror:
 
     async def _take_revision(self, revision: int, events: Iterable[Any]) -> None:
         changed: dict[str, Values | dict[tuple[str, str], None]] = {}
-        told: list[dict[str, Any]] = []
+        told: list[tuple[str, Any]] = []
         root = f"{self.prefix}root".encode()
         # `root` comes first, since taking it can fail: nothing else of the revision is taken then.
         for event in sorted(events, key=lambda one: one.kv.key != root):
@@ -212,13 +219,14 @@ class Mirror:
             elif what == "events" and gone:
                 self.events_kept -= self.event_keys.pop(key, 0)
             elif what == "events":
-                told += self._take_events(key, event.kv)
+                told.append((key, event.kv))
             elif what in _LEASED and gone:
                 self._leases.deleted(what, rest, revision)
-            elif not gone:
-                self._take_other(what, rest, event.kv)
+            elif what in _LEASED:
+                self._leases.put(what, rest, event.kv)
         self.tell(changed)
-        self._tell_events(told)
+        # Events are taken only when all else is: an event that was taken is not told of again.
+        self._tell_events([one for key, kv in told for one in self._take_events(key, kv)])
 
     def _take_change(self, rest: str, kv: Any, gone: bool, changed: dict[str, Any]) -> None:
         of, generation, kind, name = rest.split("/")

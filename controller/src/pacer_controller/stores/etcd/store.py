@@ -101,7 +101,7 @@ class EtcdStore:
         try:
             await store.leases.ensure_epoch()
             await store.mirror.load()
-        except (EtcdError, OSError, ValueError, KeyError, TypeError) as error:
+        except (EtcdError, OSError, ValueError) as error:
             await store._client.close()
             raise StoreError(f"{store.name}: {error}") from None
         for name, one in store.mirror.sets.items():

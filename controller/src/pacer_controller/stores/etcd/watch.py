@@ -75,7 +75,7 @@ class Watch:
     async def _load_again(self) -> None:
         try:
             await self._mirror.load_again()
-        except (EtcdError, OSError, ValueError, KeyError, TypeError) as error:
+        except (EtcdError, OSError, ValueError) as error:
             _LOG.error("%s: %s", self._name, error)
             return
         _LOG.warning("%s: read anew, after a gap", self._name)
@@ -99,7 +99,7 @@ class Watch:
             async with asyncio.timeout(REACH_S):
                 while self._mirror.seen < revision:
                     await self._progress.wait()
-        except (TimeoutError, EtcdError) as error:
+        except (TimeoutError, EtcdError, ValueError) as error:
             raise StoreError(f"{self._name}: {error or 'it does not tell of writes'}") from None
 
     async def catch_up(self) -> None:
