@@ -1,10 +1,13 @@
 """Real members of etcd on loopback, each a process of the test's."""
 
+import contextlib
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import grpc
 from aetcd import rpc
@@ -12,6 +15,7 @@ from aetcd.rpc import rpc_pb2_grpc
 from certificates import Authority
 
 from controller_harness import DEADLINE_S, Process, free_port
+from pacer_controller.stores.etcd.client import EtcdClient, EtcdError
 
 MISSING = shutil.which("etcd") is None
 """Whether this machine has no etcd: Debian's package etcd-server."""
@@ -150,3 +154,28 @@ class Members:
         """Kill all."""
         for index in range(len(self.processes)):
             self.kill(index)
+
+
+@contextlib.contextmanager
+def given_up(client: EtcdClient, key: str) -> Iterator[list[Sequence[Any]]]:
+    """Have a transaction get no answer: the first one whose operations name a key.
+
+    It does not reach etcd. The caller makes it later, as a member that was stopped does when it
+    goes on.
+
+    Yields:
+        The transaction, as the arguments of `EtcdClient.transact`, once it was given up.
+
+    """
+    real, late = client.transact, list[Sequence[Any]]()
+
+    async def transact(
+        compare: Sequence[Any], success: Sequence[Any], failure: Sequence[Any] = (), **options: Any
+    ) -> Any:
+        if late or not any(key.encode() in one.SerializeToString() for one in success):
+            return await real(compare, success, failure, **options)
+        late.append((compare, success, failure))
+        raise EtcdError("no answer", certain=False)
+
+    with mock.patch.object(client, "transact", transact):
+        yield late

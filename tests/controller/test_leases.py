@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from etcd_members import MISSING, Members
+from etcd_members import MISSING, Members, given_up
 
 from pacer_controller.southbound import FenceError, NotHeldError, Tenure, fence_of, generation_of
 from pacer_controller.stores import Entry, Event, Status
 from pacer_controller.stores.base import epoch_above
 from pacer_controller.stores.etcd import client as etcd
-from pacer_controller.stores.etcd.client import Access, EtcdClient
+from pacer_controller.stores.etcd.client import Access, EtcdClient, EtcdError
 from pacer_controller.stores.etcd.leases import LEASE_S, Leases, lease_clock
 from pacer_controller.stores.etcd.renewal import MARGIN_S, STUCK_S, Renewal, Term
 from pacer_controller.stores.etcd.store import EtcdStore
@@ -46,12 +46,19 @@ def members(tmp_path: Path) -> Iterator[Members]:
 
 
 @asynccontextmanager
-async def controller(members: Members, *switches: str) -> AsyncIterator[EtcdStore]:
-    """Share switches, as a controller that has these in its configuration."""
+async def controller(
+    members: Members, *switches: str, states: Sequence[str] = ("connected",)
+) -> AsyncIterator[EtcdStore]:
+    """Share switches, as a controller that has these in its configuration.
+
+    Args:
+        members: the cluster.
+        switches: the names of the switches.
+        states: the last one is the state of all switches that it drives.
+
+    """
     store = await EtcdStore.open(Access(members.endpoints), "/leases/", LEASE_S)
-    await store.start(
-        Nobody(), switches, lambda: switches, lambda _: Status(store.leases.name, "connected")
-    )
+    await store.start(Nobody(), switches, lambda: switches, lambda _: Status("", states[-1]))
     try:
         yield store
     finally:
@@ -225,6 +232,45 @@ def test_a_late_put_does_not_stay(members: Members) -> None:
             await other.watch.reach(made.header.revision)
             await until(lambda: other.status("s1") == told)
             await until(lambda: not other.leases.members[name].cannot)
+
+    asyncio.run(run())
+
+
+def test_a_leave_that_is_made_late_takes_no_switch(members: Members) -> None:
+    """The controller has the switch again, and has put the key since."""
+
+    async def run() -> None:
+        async with controller(members, "s1") as store:
+            tenure = store.tenure("s1")
+            await until_held(tenure)
+            with given_up(store._client, "leases/s1") as late:
+                with pytest.raises(EtcdError):
+                    await store.leases._leave(["s1"])
+                assert not tenure.held
+            await until_held(tenure)
+            number = await tenure.bid()
+            await store._client.transact(*late.pop())
+            assert await tenure.bid() > number
+
+    asyncio.run(run())
+
+
+def test_a_bid_that_is_made_late_keeps_no_status_from_the_others(members: Members) -> None:
+    states = ["connected"]
+
+    async def run() -> None:
+        async with (
+            controller(members, "s1", states=states) as store,
+            controller(members) as other,
+        ):
+            name, tenure = store.leases.name, store.tenure("s1")
+            await until_held(tenure)
+            await until(lambda: other.status("s1") == Status(name, "connected"))
+            with given_up(store._client, "leases/s1") as late, pytest.raises(FenceError):
+                await tenure.bid()
+            assert (await store._client.transact(*late.pop())).succeeded
+            states.append("reconciling")
+            await until(lambda: other.status("s1") == Status(name, "reconciling"))
 
     asyncio.run(run())
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from etcd_members import MISSING, Members
+from etcd_members import MISSING, Members, given_up
 
 from pacer_controller import server
 from pacer_controller.migrate import copy
@@ -621,6 +621,26 @@ def test_what_is_swept_as_left_behind_is_not_committed(
             await one.write(many)
         async with opened(shared) as store:
             assert len(store.desired("big").classes) == 300
+
+    asyncio.run(run())
+
+
+def test_a_part_of_a_large_write_that_is_made_late_leaves_nothing_behind(
+    shared: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The write has failed, and its new generation is deleted."""
+    many = [put(ClassRecord(f"c{n}", 2 + n, ClassSpec(rate=10**6)), "big") for n in range(300)]
+
+    async def run() -> None:
+        monkeypatch.setattr(generations, "SWEEP_AFTER_S", 0.0)
+        async with followed(shared) as (store, _):
+            assert isinstance(store, EtcdStore)
+            await asyncio.gather(*store._background)
+            with given_up(store._client, "/class/c7") as late, pytest.raises(StoreError):
+                await store.write(many)
+            await asyncio.gather(*store._background)
+            await store._client.transact(*late.pop())
+            assert (await store.mirror.range_all(f"{store._prefix}data/"))[0] == []
 
     asyncio.run(run())
 

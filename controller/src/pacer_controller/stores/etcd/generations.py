@@ -89,16 +89,21 @@ class Generations:
         await self._watch.reach(max(mirror.set(of).head for of in plan.sets))
         marker = f"{self._prefix}sweep/{plan.name}"
         prefixes: dict[str, str] = {of: f"{self._prefix}data/{of}/{plan.name}/" for of in plan.sets}
+        new = list(prefixes.values())
         former = [self._operations.data(of) for of in plan.sets]
+        number = 0
         try:
-            mine = json.dumps({"member": self._leases.name, "prefixes": list(prefixes.values())})
+            mine = json.dumps({"member": self._leases.name, "prefixes": new})
             answer = await self._client.transact([], [etcd.put(marker, mine)])
             # The number is higher than any revision that a client has seen of these sets, and
             # unique.
             number = int(answer.header.revision)
-            filled = await self.fill(plan, prefixes, number)
+            filled = await self.fill(plan, prefixes, marker, number)
         except EtcdError as error:
-            self._background(self._sweep(marker, list(prefixes.values())))
+            # Without a number, nothing has been filled.
+            self._background(
+                self._abandon(marker, number, new) if number else self._sweep(marker, ())
+            )
             raise StoreError(f"{self._name}: {error}") from None
         rest = json.dumps({"member": "", "prefixes": former})
         first = next(iter(plan.sets))
@@ -122,7 +127,7 @@ class Generations:
         except UncertainError:
             raise
         except StoreError:
-            self._background(self._sweep(marker, list(prefixes.values())))
+            self._background(self._abandon(marker, number, new))
             raise
         # The heads were compared, so no other controller has written to these sets.
         mirror.root = max(mirror.root, revision)
@@ -136,11 +141,20 @@ class Generations:
         self._background(self._sweep(marker, former))
         return Written(number, dict.fromkeys(plan.sets, number) | {first: revision})
 
-    async def fill(self, plan: Plan, prefixes: Mapping[str, str], number: int) -> dict[str, Values]:
+    async def fill(
+        self, plan: Plan, prefixes: Mapping[str, str], marker: str, number: int
+    ) -> dict[str, Values]:
         """Write the new generations, which are not in `root` yet, and return their values.
 
+        Args:
+            plan: the write.
+            prefixes: the prefixes of the keys of the new generations, by set.
+            marker: the key that names the new generations.
+            number: the revision of that key. If it has another one, nothing is written: the
+                generations are being deleted, or a transaction is made late, after that.
+
         Raises:
-            EtcdError: etcd does not answer.
+            EtcdError: etcd does not answer, or the generations are being deleted.
 
         """
         filled: dict[str, Values] = {}
@@ -156,13 +170,33 @@ class Generations:
                 operations.append(etcd.put(f"{prefixes[of]}{kind}/{name}", encode(*one)))
         made = batches(operations)
         for start in range(0, len(made), FILLS):
-            some = (self._client.transact([], one) for one in made[start : start + FILLS])
+            some = (
+                self._client.transact([etcd.unchanged(marker, number)], one)
+                for one in made[start : start + FILLS]
+            )
             # All calls must end before the caller may sweep the generations.
             answers = await asyncio.gather(*some, return_exceptions=True)
             for answer in answers:
                 if isinstance(answer, BaseException):
                     raise answer
+                if not answer.succeeded:
+                    raise EtcdError("another controller deletes the generation", certain=True)
         return filled
+
+    async def _abandon(self, marker: str, revision: int, prefixes: Sequence[str]) -> None:
+        """Delete new generations that are not in `root`, unless another controller does.
+
+        Changing their marker first prevents that they are filled, or put into `root`, any longer.
+        """
+        left = json.dumps({"member": "", "prefixes": prefixes})
+        unchanged = [etcd.unchanged(marker, revision)]
+        try:
+            answer = await self._client.transact(unchanged, [etcd.put(marker, left)])
+        except EtcdError as error:
+            _LOG.warning("%s: new generations stay for now: %s", self._name, error)
+            return
+        if answer.succeeded:
+            await self._sweep(marker, prefixes)
 
     async def _sweep(self, marker: str, prefixes: Sequence[str]) -> None:
         """Delete generations that are no longer in use, then their marker."""
@@ -176,17 +210,12 @@ class Generations:
     async def sweep_all(self) -> None:
         """Delete the generations that controllers which have ended left behind.
 
-        A controller that seems to have ended may still commit the generations that it has filled.
-        Changing the marker first prevents it.
+        A controller that only seems to have ended cannot use its new generations any longer.
         """
         await asyncio.sleep(SWEEP_AFTER_S)
         with contextlib.suppress(EtcdError):
             kvs, _ = await self._mirror.range_all(f"{self._prefix}sweep/")
             for kv in kvs:
                 value, marker = json.loads(kv.value), kv.key.decode()
-                if value["member"] in self._leases.members:
-                    continue
-                left = json.dumps({"member": "", "prefixes": value["prefixes"]})
-                unchanged = [etcd.unchanged(marker, kv.mod_revision)]
-                if (await self._client.transact(unchanged, [etcd.put(marker, left)])).succeeded:
-                    await self._sweep(marker, value["prefixes"])
+                if value["member"] not in self._leases.members:
+                    await self._abandon(marker, kv.mod_revision, value["prefixes"])

@@ -398,19 +398,27 @@ class Leases:
 
     async def _leave(self, switches: Sequence[str]) -> None:
         """Give switches to others; the switches refuse the writes that are under way."""
+        asked, lease = [], self._lease
         for switch in switches:
-            self._drop(switch)
-        # The revisions of the keys are not compared: a bid may have put a key meanwhile.
-        asked = [
-            etcd.nested(
-                [etcd.leased(self._key(switch), self._lease)],
-                [etcd.delete(self._key(switch)), etcd.delete(f"{self._prefix}status/{switch}")],
-                [],
+            key = self._key(switch)
+            # Otherwise a leave that etcd makes late would delete a key that was put since.
+            newest = max(self._mine.get(switch, 0), self._revisions.get(switch, 0))
+            asked.append(
+                etcd.nested(
+                    [etcd.leased(key, lease), etcd.not_since(key, newest)],
+                    [etcd.delete(key), etcd.delete(f"{self._prefix}status/{switch}")],
+                    [etcd.get(key)],
+                )
             )
-            for switch in switches
-        ]
+            self._drop(switch)
         answer = await self._client.transact([], asked)
-        for switch in switches:
+        for switch, one in zip(switches, answer.responses, strict=True):
+            said = one.response_txn
+            kvs: Sequence[Any] = () if said.succeeded else said.responses[0].response_range.kvs
+            if kvs and kvs[0].lease == lease:
+                # A bid that was under way has put the key. It is left at the next computation.
+                self._record("leases", switch, self.name, kvs[0].mod_revision)
+                continue
             self._left[switch] = answer.header.revision
             if self.holders.get(switch) == self.name:
                 del self.holders[switch]
@@ -511,15 +519,18 @@ class Leases:
             if self.held(switch) and not self._stands(f"status/{switch}", status):
                 changed.append((switch, status, held))
         for some in _some(changed):
-            puts = [self._status_operation(*one) for one in some]
+            puts = [self._status_operation(switch, status) for switch, status, _ in some]
             answer = await self._client.transact([], puts)
             for (switch, status, held), one in zip(some, answer.responses, strict=True):
                 # The switch may have been left meanwhile.
                 if one.response_txn.succeeded and self._mine.get(switch) == held:
                     self._own[f"status/{switch}"] = status, answer.header.revision
 
-    def _status_operation(self, switch: str, status: Status, held: int) -> Any:
-        """Return the put of a status, if the switch's key still has the revision `held`."""
+    def _status_operation(self, switch: str, status: Status) -> Any:
+        """Return the put of a status, if the switch's key still has this controller's lease.
+
+        The key's revision is not compared: a bid that was given up may have put it late.
+        """
         value = {
             "controller": status.controller,
             "state": status.state,
@@ -527,7 +538,7 @@ class Leases:
             "base": status.base,
         }
         key = f"{self._prefix}status/{switch}"
-        mine = [etcd.unchanged(self._key(switch), held)]
+        mine = [etcd.leased(self._key(switch), self._lease)]
         return etcd.nested(mine, [etcd.put(key, json.dumps(value), self._lease)], [])
 
     def status(self, switch: str) -> Status | None:
