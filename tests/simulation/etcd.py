@@ -3,10 +3,11 @@
 It is a model of etcd's guarantees, and no implementation of Raft: one history of revisions, and
 rules for when the next one can be made. A change is made at one instant between request and answer,
 if the leader reaches a majority then. Otherwise the change is lost or made later, up to LATE_S, and
-no client learns which. In some clusters, a member also ends a stream in place of the answer.
-Members learn of changes with a delay and feed their watches from the revisions that they know; a
-member without a leader refuses. Leases run by the leader's clock, and a new leader gives all of
-them their whole time again, as etcd does.
+no client learns which. A member that was stopped carries out what has reached it when it goes on,
+although its clients have given that up. In some clusters, a member also ends a stream in place of
+the answer. Members learn of changes with a delay and feed their watches from the revisions that
+they know; a member without a leader refuses. Leases run by the leader's clock, and a new leader
+gives all of them their whole time again, as etcd does.
 
 Not modelled: authentication, and reads that are not linearizable, which the product does not make.
 Sources: etcd 3.5, server/etcdserver/apply.go, server/mvcc/watchable_store.go, server/lease.
@@ -93,8 +94,8 @@ class _Member:
     def __init__(self, node: Node) -> None:
         self.node = node
         self.applied = 1
-        self.alone_s: float | None = None
-        """The time since which it has had no leader."""
+        self.alone_s = 0.0
+        """The time for which it has had no leader; none passes while it is stopped."""
         self.streams: dict[ServerCall, dict[int, _Watcher]] = {}
         self.server: Server | None = None
 
@@ -211,13 +212,13 @@ class Cluster:
             self._expire(self.leader)
         for member in self.members:
             if self._led(member):
-                member.alone_s = None
+                member.alone_s = 0.0
                 self._learn(member)
-            elif member.alone_s is None:
-                member.alone_s = now_s
-            elif now_s - member.alone_s > ELECTION_S[1] and self._runs(member):
-                for call in list(member.streams):
-                    call.finish(grpc.StatusCode.UNAVAILABLE, "etcdserver: no leader")
+            elif not member.node.paused:
+                member.alone_s += TICK_S
+                if member.alone_s > ELECTION_S[1] and self._runs(member):
+                    for call in list(member.streams):
+                        call.finish(grpc.StatusCode.UNAVAILABLE, "etcdserver: no leader")
 
     def _elect(self) -> None:
         able = [one for one in self.members if self._majority(one)]
@@ -240,9 +241,9 @@ class Cluster:
                 lease.ending, lease.ends_s = True, now_s + 1.0
                 self._propose(functools.partial(self._end_lease, number), None)
 
-    def _check_leader(self, member: _Member) -> None:
-        alone_s = member.alone_s
-        if alone_s is not None and self._loop.now_s - alone_s > ELECTION_S[1]:
+    @staticmethod
+    def _check_leader(member: _Member) -> None:
+        if member.alone_s > ELECTION_S[1]:
             raise AbortError(grpc.StatusCode.UNAVAILABLE, "etcdserver: no leader")
 
     # ---- changes ----
@@ -523,6 +524,9 @@ class Cluster:
 
     async def _watch(self, member: _Member, call: ServerCall) -> None:
         self._check_leader(member)
+        if call.ended:
+            # The member was stopped while its client gave the watch up.
+            return
         watchers: dict[int, _Watcher] = {}
         member.streams[call] = watchers
         call.at_end.append(lambda: member.streams.pop(call, None))

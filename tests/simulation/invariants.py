@@ -5,6 +5,7 @@ and the controllers' state are checked against it.
 """
 
 import contextlib
+import json
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from pacer_controller import entries
 from pacer_controller.records import index_of
 from pacer_controller.rows import PORTS, Row
 from truth import EtcdTruth, FileTruth, Truth, Version
-from world import STATE, Controller, Key, Operation, World
+from world import PREFIX, STATE, Controller, Key, Operation, World
 
 from switch import Accepted, Switch
 
@@ -395,7 +396,31 @@ class Invariants:
                             )
                 if managed.unstored:
                     return f"{controller.node} has unstored changes of {name}"
+                if managed.brought() != "applied":
+                    how = f"{managed.brought()}, {managed.status()}"
+                    return f"{controller.node} says that the state of {name} is {how}"
         return None
+
+    def check_generations(self) -> None:
+        """Each generation of a set is the one in use, or a marker says that it is to be deleted."""
+        cluster = self._world.cluster
+        if cluster is None:
+            return
+        used = json.loads(cluster.value(f"{PREFIX}root") or b"{}")
+        kvs = {key.decode().removeprefix(PREFIX): kv.value for key, kv in cluster.kvs.items()}
+        marked = {
+            prefix
+            for key, value in kvs.items()
+            if key.startswith("sweep/")
+            for prefix in json.loads(value)["prefixes"]
+        }
+        for key in kvs:
+            what, _, rest = key.partition("/")
+            if what == "data":
+                of, generation, _ = rest.split("/", 2)
+                in_use = generation == used.get(of, (0, "0"))[1]
+                if not in_use and f"{PREFIX}data/{of}/{generation}/" not in marked:
+                    self.broken("garbage", f"nobody will delete {key}")
 
     def check_events(self) -> None:
         """All controllers report the same changes in the same order."""

@@ -253,6 +253,7 @@ def _run(loop: SimulatedLoop, work: Work, faults: Sequence[Fault], story: bool) 
         try:
             rest_s = loop.run_until_complete(loop.world.spawn(_watch(world, invariants)))
             invariants.check_events()
+            invariants.check_generations()
         except SimulationError as error:
             invariants.broken("stuck", str(error))
         invariants.check_history()

@@ -377,6 +377,30 @@ def test_a_reader_of_a_switch_does_not_wait_for_writes_to_another(loop: Simulate
     run(loop, work())
 
 
+def test_a_status_that_a_stopped_member_of_etcd_puts_late_does_not_stay(
+    loop: SimulatedLoop, cluster: Cluster
+) -> None:
+    """Its controller has given it up, and has put a newer one by another member."""
+
+    async def work() -> None:
+        async with store(cluster, ["a"]) as one, store(cluster) as other:
+            states = ["first"]
+            one.leases._report = lambda _: Status("", states[-1])
+            await one.tenure("a").becomes(True)
+            told = Status(one.leases.name, "newest")
+            await asyncio.sleep(1)
+            loop.pause(cluster.members[0].node)
+            for state in ("late", "newest"):
+                states.append(state)
+                await asyncio.sleep(5)
+            assert other.status("a") == told
+            loop.resume(cluster.members[0].node)
+            await asyncio.sleep(1)
+            assert other.status("a") == told
+
+    run(loop, work())
+
+
 def test_a_large_write_that_cannot_be_taken_back_is_told_to_its_writer(
     loop: SimulatedLoop, cluster: Cluster
 ) -> None:

@@ -354,6 +354,27 @@ def test_a_change_whose_leader_has_gone_may_still_be_made_after_nobody_has_answe
     assert outcomes >= {"late", "never"}
 
 
+def test_a_member_that_was_stopped_makes_what_its_client_has_given_up(
+    loop: SimulatedLoop, cluster: model.Cluster
+) -> None:
+    async def work() -> None:
+        async with _client(cluster) as client:
+            client._at = 1
+            await client.transact([], [etcd_client.put("/a", "1")])
+            loop.pause(cluster.members[1].node)
+            with pytest.raises(EtcdError) as found:
+                await client.transact([], [etcd_client.put("/a", "late")])
+            assert not found.value.certain
+            await client.transact([], [etcd_client.put("/a", "2")])
+            await asyncio.sleep(5)
+            assert cluster.value("/a") == b"2"
+            loop.resume(cluster.members[1].node)
+            await asyncio.sleep(1)
+            assert cluster.value("/a") == b"late"
+
+    run(loop, work)
+
+
 # ---- the switch ----
 
 

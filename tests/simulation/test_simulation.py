@@ -19,6 +19,7 @@ FOUND_BY = {
     "reuse-id": (1, "id-reused"),
     "forget-gap": (12, "stale"),
     "skip-lease-time": (42, "fenced"),
+    "trust-answers": (13, "rest"),
     "skip-sync": (1, "lost"),
     "acknowledge-failed": (1, "lost"),
     "forget-bids": (1, "rest"),

@@ -64,6 +64,12 @@ OUTLIVING_UNTIL_S = 8.0
 OUTLIVING_S = (3.5, 6.0)
 """Its duration; a lease lasts for 3 s."""
 
+STOPPING = 0.3
+"""Share of the runs with etcd in which a member of it is stopped until the clients end."""
+
+STOPPING_S = (2.5, 6.0)
+"""Its duration; a client waits for 2 s for an answer."""
+
 RESTART_S = (0.1, 1.0)
 """Time between a controller's end and its restart."""
 
@@ -224,8 +230,24 @@ def schedule(seed: str, scene: Scene = ETCD) -> list[Fault]:
         for_s = min(for_s, CLIENTS_UNTIL_S - at_s)
         faults.append(Fault(number, at_s, for_s, kind, who, value))
     if scene.members:
+        faults += _stopping(seed, members, len(faults))
         faults += _outliving(seed, controllers, len(faults))
     return sorted(faults, key=lambda fault: fault.at_s)
+
+
+def _stopping(seed: str, members: Sequence[str], number: int) -> list[Fault]:
+    """Draw a fault in which a member of etcd is stopped until the clients end.
+
+    When it goes on, it makes the transactions that have reached it, and no change of a client hides
+    their effect. The other faults of the seed do not depend on it.
+    """
+    chance = random.Random(f"{seed}/stopping")
+    if chance.random() > STOPPING:
+        return []
+    for_s = chance.uniform(*STOPPING_S)
+    # Controllers stay with the first member as long as it answers.
+    who = chance.choice([members[0], *members])
+    return [Fault(number, CLIENTS_UNTIL_S - for_s, for_s, "pause", (who,))]
 
 
 def _outliving(seed: str, controllers: Sequence[str], number: int) -> list[Fault]:
