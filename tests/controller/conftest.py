@@ -1,9 +1,9 @@
 """Fixtures: a real switch process, a real controller process, and wires between them.
 
-Integration tests run in a network namespace of their own: the main thread enters it, so that
-every process and socket it makes afterwards is inside, and leaves it at the end. Where that is
-refused (no root, no user namespaces), tests that need interfaces are skipped by name and the
-others use the host's loopback.
+All tests run in a network namespace of their own: the main thread enters it before the first test,
+so that every process, socket and thread that it makes is inside, and leaves it at the end. Where
+that is refused (no root, no user namespaces), tests that need interfaces are skipped by name and
+the others use the host's loopback.
 
 `TARGET` says which switch: `pacing_switch` (default; its binary from `PACING_SWITCH` or the
 cargo build) or `bmv2` (simple_switch_grpc from PATH).
@@ -29,9 +29,13 @@ from pacing_switch.wires import make_wires
 _CLONE_NEWNET = 0x40000000
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def network() -> Iterator[Network]:
-    """Enter a network namespace with three wires; leave it afterwards."""
+    """Enter a network namespace with three wires; leave it afterwards.
+
+    Every test is inside. gRPC connects in threads of its own, which the first channel of the
+    process starts, and which stay in the namespace of that time.
+    """
     if threading.current_thread() is not threading.main_thread():
         pytest.fail("the namespace belongs to the main thread: do not run these tests in threads")
     libc = ctypes.CDLL(None, use_errno=True)
