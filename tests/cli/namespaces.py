@@ -27,16 +27,19 @@ def skip_without_interfaces() -> None:
         pytest.skip(f"not run: switch with interfaces: {probe.stderr.decode().strip()}")
 
 
-def told_inside(script: Path, folder: Path, *arguments: str) -> dict[str, Any]:
+def told_inside(
+    script: Path, folder: Path, *arguments: str, own_mounts: bool = False
+) -> dict[str, Any]:
     """Run the script, which gets a folder to write to; return the JSON object that it prints.
 
-    `arguments` follow the folder.
+    `arguments` follow the folder. `own_mounts`: nobody else sees what the script mounts.
 
     Skips the test where namespaces are not allowed.
     """
     skip_without_interfaces()
+    mounts = ["unshare", "--mount", "--"] if own_mounts else []
     ended = subprocess.run(
-        [*enter(), sys.executable, str(script), str(folder), *arguments],
+        [*enter(), *mounts, sys.executable, str(script), str(folder), *arguments],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -328,3 +328,10 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(ProcessError) as refused:
         run(what, tmp_path)
     assert f"cannot create {tmp_path}/none/traces.json" in str(refused.value)
+
+
+def test_a_run_whose_traces_find_no_room_fails_and_names_the_file(tmp_path: Path) -> None:
+    options = ("--packet-trace", "/dev/full")
+    what = VirtualRun(PORTS, PACED.arrivals, PACED.runtime, options=options)
+    with pytest.raises(ProcessError, match="cannot write /dev/full: No space left on device"):
+        run(what, tmp_path)

@@ -435,6 +435,7 @@ fn totals_message(switch: &Switch, shared: &Shared) -> pacer::GetStatisticsRespo
                     count: refusal.count,
                 })
                 .collect(),
+            trace_drops: drop_messages(switch.lost_traces()),
         }),
         ports: Vec::new(),
         classes: Vec::new(),

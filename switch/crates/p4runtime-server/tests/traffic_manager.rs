@@ -8,12 +8,15 @@
 #[allow(dead_code)]
 mod support;
 
+use p4runtime_server::executor;
 use p4runtime_server::proto::p4::v1 as p4;
 use p4runtime_server::proto::pacer::v1 as pacer;
 use pacer::traffic_manager_client::TrafficManagerClient;
 use prost::Message;
 use support::{Controller, DEVICE, Server};
+use switch::Switch;
 use tonic::Code;
+use traffic_manager::DropCount;
 
 /// A change of port 1 by the primary controller of the default role.
 fn change() -> pacer::SetPortRequest {
@@ -503,5 +506,25 @@ async fn statistics_of_many_queues_let_other_jobs_pass() {
     let ports = client.list_ports(pacer::ListPortsRequest {});
     assert_eq!(ports.await.expect("listed").into_inner().ports.len(), 2);
     assert!(server.visits() - before >= 2, "{}", server.visits());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn statistics_have_the_traces_that_the_driver_lost() {
+    let server = Server::start().await;
+    let mut client = TrafficManagerClient::new(server.channel().await);
+    let report = executor::once(|switch: &mut Switch| {
+        let count = |cause, packets| DropCount { cause, packets };
+        switch.report_lost_traces(vec![count("none", 0), count("trace-not-written", 3)]);
+    });
+    server.executor.execute(report).expect("queued");
+    let statistics = client.get_statistics(pacer::GetStatisticsRequest::default());
+    let statistics = statistics.await.expect("read").into_inner();
+    let drops = statistics.switch.expect("totals").trace_drops;
+    let lost = pacer::DropCount {
+        cause: "trace-not-written".to_owned(),
+        packets: 3,
+    };
+    assert_eq!(drops, [lost]);
     server.stop().await;
 }

@@ -32,6 +32,7 @@ pub fn as_json(switch: &Switch, losses: &Losses) -> Value {
         "packets_to_controller": counters.packets_to_controller,
         "packet_in_drops": drops(&lost(&losses.controllers.packet_ins)),
         "notification_drops": drops(&lost(&lost_notifications(switch, losses))),
+        "trace_drops": drops(&switch.lost_traces()),
         "refusals": losses
             .refusals
             .iter()
@@ -224,6 +225,10 @@ pub fn as_text(switch: &Switch, losses: &Losses) -> String {
             drop_text(&lost_notifications)
         );
     }
+    let lost_traces = switch.lost_traces();
+    if !lost_traces.is_empty() {
+        let _ = writeln!(text, "  packet traces{}", drop_text(&lost_traces));
+    }
     text
 }
 
@@ -305,8 +310,12 @@ mod tests {
 
     #[test]
     fn lost_packet_ins_are_reported_by_cause() {
-        let switch = Switch::new(SwitchConfig::default(), Limits::default());
+        let mut switch = Switch::new(SwitchConfig::default(), Limits::default());
         let count = |cause, packets| DropCount { cause, packets };
+        switch.report_lost_traces(vec![
+            count("trace-not-written", 5),
+            count("trace-writer-slow", 0),
+        ]);
         let counts = [count("no-controller", 3), count("controller-slow", 0)];
         let refused = |cause, count| RefusalCount { cause, count };
         let losses = Losses {
@@ -322,6 +331,8 @@ mod tests {
         assert!(as_text(&switch, &losses).contains("drops: no-controller 3\n"));
         assert_eq!(json["refusals"], json!({"not-primary": 4}));
         assert!(as_text(&switch, &losses).contains("refused control: not-primary 4\n"));
+        assert_eq!(json["trace_drops"], json!({"trace-not-written": 5}));
+        assert!(as_text(&switch, &losses).contains("packet traces, drops: trace-not-written 5\n"));
         // Without a controller's port there is no such line.
         let nothing = Losses::default();
         assert!(!as_text(&switch, &nothing).contains("controller"));

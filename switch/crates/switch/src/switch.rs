@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use port_settings::QueueSettings;
 use traffic_manager::{
-    DropCause, Frame, Gaps, Limits, PortConfig, PortError, PortStatistics, RateCounts,
+    DropCause, DropCount, Frame, Gaps, Limits, PortConfig, PortError, PortStatistics, RateCounts,
     TrafficManager,
 };
 use v1model::{IngressInput, InstanceType, LoadOptions, Pipeline};
@@ -78,6 +78,8 @@ pub struct Switch {
     interfaces: Vec<Interface>,
     /// The last report of the driver's polling.
     polling: Polling,
+    /// The driver's last report of traces that were lost.
+    lost_traces: Vec<DropCount>,
     pause_frame: PauseFrame,
     handover: Handover,
 }
@@ -113,6 +115,7 @@ impl Switch {
             down: BTreeSet::new(),
             interfaces: vec![Interface::default(); PORT_NUMBERS],
             polling: Polling::default(),
+            lost_traces: Vec::new(),
             pause_frame: PauseFrame::new(),
             handover: Handover::default(),
         }
@@ -433,9 +436,21 @@ impl Switch {
         self.env.traces.take()
     }
 
-    /// Traces that were lost because too many waited for [`Self::take_trace`].
-    pub fn traces_lost(&self) -> u64 {
-        self.env.traces.lost
+    /// Takes the driver's report of the traces that were lost after [`Self::take_trace`], for the
+    /// statistics.
+    pub fn report_lost_traces(&mut self, lost: Vec<DropCount>) {
+        self.lost_traces = lost;
+    }
+
+    /// Traces that were lost, by cause: because too many waited for [`Self::take_trace`], or as the driver
+    /// has reported.
+    pub fn lost_traces(&self) -> Vec<DropCount> {
+        let waiting = DropCount {
+            cause: "traces-full",
+            packets: self.env.traces.lost,
+        };
+        let all = self.lost_traces.iter().cloned().chain([waiting]);
+        all.filter(|lost| lost.packets > 0).collect()
     }
 
     /// Puts a program in place of the running one; packets in flight are dropped and counted.

@@ -212,7 +212,7 @@ impl RealTime {
                 self.report();
                 if let Some(mut traces) = self.traces.take() {
                     traces.hand_over(&mut self.switch);
-                    report_lost_traces(traces.finish(), self.switch.traces_lost());
+                    self.switch.report_lost_traces(traces.finish());
                 }
                 return Ok(self.switch);
             }
@@ -317,6 +317,9 @@ impl RealTime {
         self.links.report_losses(&mut self.switch);
         self.links.report_trains(&mut self.switch);
         self.switch.report_polling(self.monitor.polling());
+        if let Some(traces) = &self.traces {
+            self.switch.report_lost_traces(traces.lost());
+        }
     }
 
     /// Takes a batch of frames, the earliest arrival first. Returns the last reading of the clock,
@@ -409,15 +412,6 @@ impl RealTime {
         if let Some(subscribers) = &self.links.subscribers {
             subscribers.notify_of_ports(&changed);
         }
-    }
-}
-
-/// Logs how many traces were lost, or why all were.
-fn report_lost_traces(finished: anyhow::Result<u64>, lost_before: u64) {
-    match finished {
-        Ok(0) if lost_before == 0 => {}
-        Ok(lost) => tracing::warn!(lost = lost + lost_before, "packet traces were lost"),
-        Err(error) => tracing::error!("{error:#}"),
     }
 }
 

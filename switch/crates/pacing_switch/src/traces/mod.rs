@@ -1,11 +1,12 @@
 //! Packet traces to a file (`--packet-trace`), to the log (`--log-level trace`) and to subscribers to
 //! BMv2's event log (`--nanolog`).
 
-use std::fs::File;
-use std::io::Write;
+mod file;
+
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -14,6 +15,9 @@ use notifications::Publisher;
 use packet_trace::{EventLog, to_delimited, to_lines};
 use switch::Switch;
 use switch::trace::PacketTrace;
+use traffic_manager::DropCount;
+
+use file::TraceFile;
 
 /// Traces that may wait for the thread that writes them.
 const WAITING_MAX: usize = 4_096;
@@ -21,11 +25,11 @@ const WAITING_MAX: usize = 4_096;
 /// Ending of a file that has messages, and not JSON.
 const MESSAGES: &str = "binpb";
 
-/// Bytes that are written to the file at once, or a few more.
-const BLOCK_BYTES: usize = 1 << 20;
-
 /// Least time between two writes of the thread that writes traces: a burst wakes it once.
 const WRITE_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Time between two attempts to write to a file that took no more, while no trace comes.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The event log, and the socket of those that subscribe to it.
 pub struct Events {
@@ -35,11 +39,9 @@ pub struct Events {
 
 /// Writes traces: each as a line of JSON or as a message, as lines of the log, and as events.
 pub struct TraceWriter {
-    file: Option<File>,
+    file: Option<TraceFile>,
     /// Whether the file has messages, each with its length in front.
     messages: bool,
-    /// The bytes that go to the file next.
-    block: Vec<u8>,
     name: String,
     log: bool,
     events: Option<Events>,
@@ -58,14 +60,13 @@ impl TraceWriter {
         }
         let name = path.map_or_else(String::new, |path| path.display().to_string());
         let file = path
-            .map(File::create)
+            .map(TraceFile::create)
             .transpose()
             .with_context(|| format!("cannot create {name}"))?;
         let messages = path.is_some_and(|path| path.extension().is_some_and(|end| end == MESSAGES));
         Ok(Some(Self {
             file,
             messages,
-            block: Vec::new(),
             name,
             log,
             events,
@@ -85,15 +86,19 @@ impl TraceWriter {
     /// Writes the traces of a switch that are complete.
     ///
     /// # Errors
-    /// Names the file.
+    /// The file takes no more; the text names it.
     pub fn write_all(&mut self, switch: &mut Switch) -> anyhow::Result<()> {
         while let Some(trace) = switch.take_trace() {
-            self.write(&trace)?;
+            if self.write(&trace) {
+                self.flush()?;
+            }
         }
         Ok(())
     }
 
-    fn write(&mut self, trace: &PacketTrace) -> anyhow::Result<()> {
+    /// Writes a trace to the log and to subscribers, and to the memory for the file. Returns whether a
+    /// whole block waits there.
+    fn write(&mut self, trace: &PacketTrace) -> bool {
         if self.log {
             for line in to_lines(trace) {
                 tracing::trace!(target: "packet", "{line}");
@@ -104,38 +109,53 @@ impl TraceWriter {
         {
             log.put(trace, |message| publisher.publish(message));
         }
-        if self.file.is_some() {
+        let Some(file) = &mut self.file else {
+            return false;
+        };
+        file.put(|block| {
             if self.messages {
-                to_delimited(trace, &mut self.block);
+                to_delimited(trace, block);
             } else {
-                trace.to_json(&mut self.block);
-                self.block.push(b'\n');
+                trace.to_json(block);
+                block.push(b'\n');
             }
-        }
-        if self.block.len() < BLOCK_BYTES {
-            return Ok(());
-        }
-        self.flush()
+        });
+        file.has_block()
     }
 
     /// Writes what is still in memory.
     ///
     /// # Errors
-    /// Names the file.
+    /// The file takes no more; the text names it.
     pub fn flush(&mut self) -> anyhow::Result<()> {
-        if let Some(file) = &mut self.file {
-            let written = file.write_all(&self.block);
-            self.block.clear();
-            written.with_context(|| format!("cannot write {}", self.name))?;
-        }
-        Ok(())
+        let flushed = self.file.as_mut().map_or(Ok(()), TraceFile::flush);
+        flushed.with_context(|| format!("cannot write {}", self.name))
     }
-}
 
-impl Drop for TraceWriter {
-    /// The traces of a run that fails are in the file, too.
-    fn drop(&mut self) {
-        let _ = self.flush();
+    /// As [`flush`](Self::flush), for a switch that goes on without the file: says when the file takes no
+    /// more traces, and when it does again.
+    fn flush_or_say(&mut self) {
+        let was_behind = self.is_behind();
+        match self.flush() {
+            Err(error) if !was_behind => {
+                tracing::warn!("packet traces are lost until there is room for them: {error:#}");
+            }
+            Ok(()) if was_behind => {
+                let (lost, name) = (self.lost(), &self.name);
+                tracing::warn!(lost, "packet traces are written again to {name}");
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the file took no more at the last attempt.
+    fn is_behind(&self) -> bool {
+        self.file.as_ref().is_some_and(TraceFile::is_behind)
+    }
+
+    /// Traces that are not in the file, and never will be.
+    fn lost(&self) -> u64 {
+        self.file.as_ref().map_or(0, TraceFile::lost)
     }
 }
 
@@ -143,8 +163,11 @@ impl Drop for TraceWriter {
 /// writes them.
 pub struct TraceThread {
     sender: SyncSender<PacketTrace>,
-    thread: JoinHandle<anyhow::Result<()>>,
-    lost: u64,
+    thread: JoinHandle<()>,
+    /// Traces that found no room on their way to the thread.
+    slow: u64,
+    /// Traces that are not in the file and never will be, as of the last time that the thread wrote.
+    not_written: Arc<AtomicU64>,
     /// See [`TraceWriter::takes_all`].
     takes_all: bool,
     publisher: Option<Arc<Publisher>>,
@@ -161,14 +184,19 @@ impl TraceThread {
         let (sender, receiver) = sync_channel(WAITING_MAX);
         let takes_all = writer.takes_all();
         let publisher = writer.publisher().cloned();
+        let not_written = Arc::new(AtomicU64::new(0));
         let thread = std::thread::Builder::new()
             .name("traces".into())
-            .spawn(move || write_until_end(writer, &receiver))
+            .spawn({
+                let not_written = Arc::clone(&not_written);
+                move || write_until_end(writer, &receiver, &not_written)
+            })
             .context("cannot start the thread that writes traces")?;
         Ok(Self {
             sender,
             thread,
-            lost: 0,
+            slow: 0,
+            not_written,
             takes_all,
             publisher,
             traces: takes_all,
@@ -188,35 +216,65 @@ impl TraceThread {
     /// Hands over the traces of a switch that are complete. Traces that find no room are lost.
     pub fn hand_over(&mut self, switch: &mut Switch) {
         while let Some(trace) = switch.take_trace() {
-            self.lost += u64::from(self.sender.try_send(trace).is_err());
+            self.slow += u64::from(self.sender.try_send(trace).is_err());
         }
     }
 
-    /// Waits until everything is written. Returns how many traces were lost.
-    ///
-    /// # Errors
-    /// The file could not be written.
-    pub fn finish(self) -> anyhow::Result<u64> {
+    /// The traces that were lost, by cause.
+    pub fn lost(&self) -> Vec<DropCount> {
+        lost(self.slow, &self.not_written)
+    }
+
+    /// Waits until everything is written. Returns the traces that were lost, by cause.
+    pub fn finish(self) -> Vec<DropCount> {
         drop(self.sender);
-        match self.thread.join() {
-            Ok(written) => written.map(|()| self.lost),
-            Err(_) => anyhow::bail!("the thread that writes traces has failed"),
+        if self.thread.join().is_err() {
+            tracing::error!("the thread that writes traces has failed");
         }
+        lost(self.slow, &self.not_written)
     }
 }
 
-/// Writes traces until there is nobody to send more, and flushes whenever none waits.
+/// Traces that were lost, by cause.
+fn lost(slow: u64, not_written: &AtomicU64) -> Vec<DropCount> {
+    let not_written = not_written.load(Ordering::Relaxed);
+    [
+        ("trace-writer-slow", slow),
+        ("trace-not-written", not_written),
+    ]
+    .map(|(cause, packets)| DropCount { cause, packets })
+    .to_vec()
+}
+
+/// Writes traces until there is nobody to send more, and flushes whenever none waits. A file that takes no
+/// more is tried again. `not_written` gets the number of traces that are not in it.
 fn write_until_end(
     mut writer: TraceWriter,
     receiver: &Receiver<PacketTrace>,
-) -> anyhow::Result<()> {
-    while let Ok(trace) = receiver.recv() {
-        writer.write(&trace)?;
-        for trace in receiver.try_iter() {
-            writer.write(&trace)?;
+    not_written: &AtomicU64,
+) {
+    loop {
+        let next = if writer.is_behind() {
+            receiver.recv_timeout(RETRY_INTERVAL)
+        } else {
+            receiver.recv().map_err(RecvTimeoutError::from)
+        };
+        match next {
+            Ok(trace) => {
+                for trace in std::iter::once(trace).chain(receiver.try_iter()) {
+                    // What a file that is behind has no room for is lost.
+                    if writer.write(&trace) && !writer.is_behind() {
+                        writer.flush_or_say();
+                    }
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
         }
-        writer.flush()?;
+        writer.flush_or_say();
+        not_written.store(writer.lost(), Ordering::Relaxed);
         std::thread::sleep(WRITE_INTERVAL);
     }
-    Ok(())
+    let lost = writer.file.take().map_or(0, TraceFile::close);
+    not_written.store(lost, Ordering::Relaxed);
 }
