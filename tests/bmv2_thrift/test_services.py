@@ -229,15 +229,20 @@ def test_sessions_queues_and_time(running: Running) -> None:
     assert target.get_time_since_epoch_us() > 1_600_000_000_000_000
 
 
-def test_priority_queues_in_real_time(tmp_path: Path) -> None:
-    """The second packet of the slow queue leaves a second later, after one of a higher priority."""
+def told_on_wires(script: Path, folder: Path) -> Any:
+    """What a script tells that runs in a network namespace of its own."""
     if os.geteuid() != 0:
         pytest.skip("not run: only root can make network interfaces")
-    inside = ["unshare", "--net", sys.executable, str(QUEUES_ON_WIRES), str(tmp_path)]
+    inside = ["unshare", "--net", sys.executable, str(script), str(folder)]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     ended = subprocess.run(inside, env=env, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
-    told = json.loads(ended.stdout)
+    return json.loads(ended.stdout)
+
+
+def test_priority_queues_in_real_time(tmp_path: Path) -> None:
+    """The second packet of the slow queue leaves a second later, after one of a higher priority."""
+    told = told_on_wires(QUEUES_ON_WIRES, tmp_path)
     assert told == {"received": [0, 7, 0], "drops": {"3": {"queue-full": 1}}}
 
 
@@ -327,17 +332,12 @@ def test_idle_entries_are_published_with_their_handles(tmp_path: Path) -> None:
         p4runtime.close()
 
 
-def test_ports_are_published_when_they_go_down_and_up(tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("not run: only root can make network interfaces")
-    inside = ["unshare", "--net", sys.executable, str(PORTS_ON_WIRES), str(tmp_path)]
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    ended = subprocess.run(inside, env=env, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-    down, up = [bytes.fromhex(message) for message in json.loads(ended.stdout)]
+def test_ports_are_published_when_they_go_down_and_up_and_come_back(tmp_path: Path) -> None:
+    told = told_on_wires(PORTS_ON_WIRES, tmp_path)
+    down, up, back = [bytes.fromhex(message) for message in told]
     header = struct.pack("=4sQI16x", b"PRT|", 0, 1)
     assert down == header + struct.pack("=ii", 2, 0)
-    assert up == header + struct.pack("=ii", 2, 1)
+    assert up == back == header + struct.pack("=ii", 2, 1)
 
 
 def test_events_of_packets_are_published_while_somebody_has_subscribed(tmp_path: Path) -> None:

@@ -54,6 +54,8 @@ struct Interface {
     received: Received,
     /// The driver's last report.
     trains: Trains,
+    /// See [`Switch::remove_port`].
+    removed: bool,
 }
 
 /// The error for settings of a port that were refused.
@@ -72,8 +74,10 @@ pub struct Switch {
     pub(crate) env: Environment,
     pub(crate) running: Option<Program>,
     pub(crate) staged: Option<Program>,
-    /// Ports that cannot carry frames.
+    /// Ports whose interfaces cannot carry frames.
     down: BTreeSet<u16>,
+    /// Ports restored since [`Self::take_restored`].
+    restored: BTreeSet<u16>,
     /// By port number.
     interfaces: Vec<Interface>,
     /// The last report of the driver's polling.
@@ -113,6 +117,7 @@ impl Switch {
             running: None,
             staged: None,
             down: BTreeSet::new(),
+            restored: BTreeSet::new(),
             interfaces: vec![Interface::default(); PORT_NUMBERS],
             polling: Polling::default(),
             lost_traces: Vec::new(),
@@ -339,7 +344,7 @@ impl Switch {
     /// Sets whether a port's interface can carry frames; a port that cannot refuses packets
     /// (`port-down`). A port that does not exist has no state to keep.
     pub fn set_port_up(&mut self, port: u16, up: bool) {
-        if self.env.manager.set_port_up(port, up).is_err() {
+        if self.env.manager.port_config(port).is_none() {
             return;
         }
         if up {
@@ -347,6 +352,47 @@ impl Switch {
         } else {
             self.down.insert(port);
         }
+        self.port_changed(port);
+    }
+
+    /// Removes a port that has a line, until [`Self::restore_port`]. Meanwhile packets that come in at it,
+    /// wait at it or go to it are dropped (`port-down`). It keeps its settings and its counters. Returns
+    /// whether there was such a port.
+    pub fn remove_port(&mut self, port: u16) -> bool {
+        self.set_removed(port, true)
+    }
+
+    /// Restores a port that was removed. Returns whether there was such a port.
+    pub fn restore_port(&mut self, port: u16) -> bool {
+        let restored = self.set_removed(port, false);
+        if restored {
+            self.restored.insert(port);
+        }
+        restored
+    }
+
+    /// Takes the ports that were restored since the last call.
+    pub fn take_restored(&mut self) -> BTreeSet<u16> {
+        std::mem::take(&mut self.restored)
+    }
+
+    fn set_removed(&mut self, port: u16, removed: bool) -> bool {
+        let has_line = self.lines().any(|(number, _)| number == port);
+        let interface = self.interfaces.get_mut(usize::from(port));
+        let Some(interface) = interface.filter(|of_port| has_line && of_port.removed != removed)
+        else {
+            return false;
+        };
+        interface.removed = removed;
+        self.port_changed(port);
+        true
+    }
+
+    /// Tells the traffic manager and the programs whether a port carries frames.
+    fn port_changed(&mut self, port: u16) {
+        let up = self.is_port_up(port);
+        // The port exists.
+        let _ = self.env.manager.set_port_up(port, up);
         for program in self.running.iter_mut().chain(&mut self.staged) {
             program.pipeline.port_changed(port.into(), up);
         }
@@ -358,9 +404,15 @@ impl Switch {
         let _ = self.env.manager.limit_starts(port, starts, now_ns);
     }
 
-    /// Whether a port's interface can carry frames.
+    /// Whether a port carries frames: its interface can, and it is not removed.
     pub fn is_port_up(&self, port: u16) -> bool {
-        !self.down.contains(&port)
+        !self.down.contains(&port) && !self.is_port_removed(port)
+    }
+
+    /// Whether a port is removed.
+    pub fn is_port_removed(&self, port: u16) -> bool {
+        let interface = self.interfaces.get(usize::from(port));
+        interface.is_some_and(|interface| interface.removed)
     }
 
     /// Counts drops that happened at an interface.
@@ -384,7 +436,7 @@ impl Switch {
     pub(crate) fn prepare(&self, mut pipeline: Pipeline) -> Program {
         pipeline.set_time(self.env.now_ns);
         for (port, _) in self.env.manager.ports() {
-            pipeline.port_changed(port.into(), !self.down.contains(&port));
+            pipeline.port_changed(port.into(), self.is_port_up(port));
         }
         Program::new(pipeline, &self.env.config)
     }
@@ -513,10 +565,14 @@ impl Switch {
         start_ns.min(delivery_ns).min(program_ns)
     }
 
-    /// Counts a frame that came in; true if the port consumes it.
+    /// Counts a frame that came in; true if it goes no further.
     pub(crate) fn count_received(&mut self, port: u16, frame: &[u8], now_ns: u64) -> bool {
         self.env.now_ns = self.env.now_ns.max(now_ns);
         if let Some(interface) = self.interfaces.get_mut(usize::from(port)) {
+            if interface.removed {
+                self.env.manager.count_drop(port, DropCause::PortDown);
+                return true;
+            }
             interface.received.packets += 1;
             interface.received.bytes += frame.len() as u64;
         }
@@ -571,10 +627,15 @@ impl Switch {
             program.release_dropped_at_heads(env);
             while let Some(delivery) = env.manager.deliver(handed_ns, now_ns) {
                 let (port, delivery_ns) = (delivery.port, delivery.delivery_ns);
+                let interface = self.interfaces.get(usize::from(port));
+                let removed = interface.is_some_and(|interface| interface.removed);
                 match delivery.frame {
+                    Frame::Packet(id) if removed => {
+                        program.drop_packet(env, id, port, DropCause::PortDown);
+                    }
+                    Frame::Gap { .. } if removed => {}
                     Frame::Packet(id) => program.deliver(env, port, id, delivery_ns, sink),
                     Frame::Gap { length_bytes } => {
-                        let interface = self.interfaces.get(usize::from(port));
                         let address = interface.map_or([0; 6], |interface| interface.address);
                         let frame = self.pause_frame.bytes(address, length_bytes);
                         let leaving = Leaving {

@@ -111,6 +111,44 @@ fn a_port_whose_interface_is_down_refuses_packets_until_it_is_up() {
 }
 
 #[test]
+fn a_removed_port_carries_no_packet_until_it_is_restored() {
+    let mut switch = switch("pacing_switch", with_cpu_port());
+    let mut sent = Sent::default();
+    let of_port_2 = |switch: &Switch| drops(switch, 2, DropCause::PortDown);
+    // The packet waits at ports 2 and 3.
+    switch.receive(1, &frame(), 0, 0);
+    assert!(switch.remove_port(2));
+    switch.poll(1_000_000, &mut sent);
+    assert_eq!((sent.frames.len(), of_port_2(&switch)), (1, 1));
+    switch.receive(2, &frame(), 2_000_000, 2_000_000);
+    switch.poll(3_000_000, &mut sent);
+    assert_eq!((sent.frames.len(), of_port_2(&switch)), (1, 2));
+    switch.receive(1, &frame(), 4_000_000, 4_000_000);
+    switch.poll(5_000_000, &mut sent);
+    assert_eq!((sent.frames.len(), of_port_2(&switch)), (2, 3));
+    // Its interface does not bring it back.
+    switch.set_port_up(2, false);
+    switch.set_port_up(2, true);
+    assert!(!switch.is_port_up(2));
+    for (done, what) in [
+        (switch.remove_port(2), "it is removed already"),
+        (switch.remove_port(9), "there is none"),
+        (switch.remove_port(CPU_PORT), "it has no line"),
+        (switch.restore_port(3), "it is there"),
+        (switch.restore_port(9), "there is none"),
+    ] {
+        assert!(!done, "{what}");
+    }
+    assert!(switch.restore_port(2));
+    assert!(switch.is_port_up(2));
+    assert!(switch.take_restored().into_iter().eq([2]));
+    assert!(switch.take_restored().is_empty());
+    switch.receive(1, &frame(), 6_000_000, 6_000_000);
+    switch.poll(7_000_000, &mut sent);
+    assert_eq!((sent.frames.len(), of_port_2(&switch)), (4, 3));
+}
+
+#[test]
 fn packets_that_go_round_do_not_hold_up_a_driver_that_is_late() {
     // The flavour for stock BMv2 holds packets by recirculation.
     let mut switch = switch("bmv2", with_cpu_port());

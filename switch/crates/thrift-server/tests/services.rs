@@ -452,7 +452,7 @@ fn what_does_not_exist_is_refused_by_bmv2s_codes() {
     assert!(client.bm_register_read(0, none(), 0).is_err());
     assert!(client.bm_parse_vset_get(0, none()).is_err());
     assert!(client.bm_learning_ack_buffer(0, 77, 0).is_err());
-    assert!(client.bm_dev_mgr_remove_port(1).is_err());
+    assert!(client.bm_dev_mgr_remove_port(9).is_err());
     let context = client.bm_mt_get_num_entries(1, SPECIAL.to_owned());
     assert!(text(context).contains("one context"));
     assert!(text(client.bm_serialize_state()).contains("not supported"));
@@ -817,13 +817,43 @@ fn groups_lags_and_mirrors_reach_the_switch() {
     assert!(text(target.set_egress_priority_queue_rate(9, -1, 10)).contains("has 8 queues"));
     assert_eq!(target.get_time_elapsed_us().expect("a time"), 0);
     assert_eq!(target.get_time_since_epoch_us().expect("a time"), 5);
-    let ports = bench.standard().bm_dev_mgr_show_ports().expect("ports");
-    let ports: Vec<_> = ports
-        .into_iter()
-        .map(|p| (p.port_num, p.iface_name))
-        .collect();
+    bench.stop();
+}
+
+#[test]
+fn a_port_is_removed_and_comes_back_with_its_interface_only() {
+    let bench = Bench::start();
+    let mut client = bench.standard();
+    let shown = || {
+        let ports = bench.standard().bm_dev_mgr_show_ports().expect("ports");
+        let names = ports.into_iter().map(|p| (p.port_num, p.iface_name));
+        names.collect::<Vec<_>>()
+    };
     let named = |port: i32| (Some(port), Some(format!("veth{port}")));
-    assert_eq!(ports, [named(1), named(2)]);
+    assert_eq!(shown(), [named(1), named(2)]);
+    client.bm_dev_mgr_remove_port(2).expect("it is there");
+    assert_eq!(shown(), [named(1)]);
+    for port in [2, 3, -1, 65_537] {
+        assert!(client.bm_dev_mgr_remove_port(port).is_err(), "{port}");
+    }
+    let mut add = |interface: &str, port, captures: &str| {
+        client.bm_dev_mgr_add_port(interface.to_owned(), port, captures.to_owned())
+    };
+    for (interface, port, captures) in [
+        ("veth1", 1, ""),
+        ("veth2", 3, ""),
+        ("veth2", -1, ""),
+        ("veth2", 65_538, ""),
+        ("veth3", 2, ""),
+        ("", 2, ""),
+        ("veth2", 2, "veth2.pcap"),
+    ] {
+        let refused = add(interface, port, captures);
+        assert!(refused.is_err(), "{interface} {port} {captures}");
+    }
+    assert_eq!(shown(), [named(1)]);
+    add("veth2", 2, "").expect("it was removed");
+    assert_eq!(shown(), [named(1), named(2)]);
     bench.stop();
 }
 

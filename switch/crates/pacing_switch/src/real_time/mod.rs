@@ -384,7 +384,8 @@ impl RealTime {
         }
     }
 
-    /// Checks the state of each interface, and sets that of its port.
+    /// Checks the state of each interface, and sets that of its port. Subscribers are told of ports that
+    /// have gone up, down or come back.
     fn check_links(&mut self) {
         let mut changed = Vec::new();
         for at in 0.. {
@@ -394,7 +395,8 @@ impl RealTime {
             };
             if state != link.state {
                 let is_up = state == LinkState::Up;
-                if is_up != (link.state == LinkState::Up) {
+                let removed = self.switch.is_port_removed(link.number);
+                if is_up != (link.state == LinkState::Up) && !removed {
                     changed.push((link.number, is_up));
                 }
                 link.state = state;
@@ -408,6 +410,11 @@ impl RealTime {
                 link.was_up |= state == LinkState::Up;
             }
             self.poll_after_control();
+        }
+        for port in self.switch.take_restored() {
+            if self.switch.is_port_up(port) && !changed.contains(&(port, true)) {
+                changed.push((port, true));
+            }
         }
         if let Some(subscribers) = &self.links.subscribers {
             subscribers.notify_of_ports(&changed);

@@ -7,7 +7,9 @@ use switch::Switch;
 
 /// The ports that have a line, by number.
 pub(super) fn show(switch: &Switch) -> Vec<DevMgrPortInfo> {
-    let ports = switch.lines().map(|(port, _)| {
+    let ports = switch.lines().map(|(port, _)| port);
+    let ports = ports.filter(|port| !switch.is_port_removed(*port));
+    let ports = ports.map(|port| {
         DevMgrPortInfo::new(
             i32::from(port),
             switch.interface(port).to_owned(),
@@ -18,8 +20,35 @@ pub(super) fn show(switch: &Switch) -> Vec<DevMgrPortInfo> {
     ports.collect()
 }
 
-/// Ports are those that the switch has opened when it started: it has given up the right to open
-/// others.
-pub(super) fn fixed() -> InvalidDevMgrOperation {
-    InvalidDevMgrOperation::new(DevMgrErrorCode::ERROR)
+/// Adds a port that was removed, with its interface. The switch has given up the right to open other
+/// interfaces, and files for captures.
+///
+/// # Errors
+/// There is no such port, or it is there.
+pub(super) fn add(
+    switch: &mut Switch,
+    interface: &str,
+    port: i32,
+    captures: &str,
+) -> Result<(), InvalidDevMgrOperation> {
+    done(port, |port| {
+        captures.is_empty() && switch.interface(port) == interface && switch.restore_port(port)
+    })
+}
+
+/// Removes a port.
+///
+/// # Errors
+/// There is no such port.
+pub(super) fn remove(switch: &mut Switch, port: i32) -> Result<(), InvalidDevMgrOperation> {
+    done(port, |port| switch.remove_port(port))
+}
+
+/// Whether `change` has changed a port with this number, as BMv2 tells it.
+fn done(port: i32, change: impl FnOnce(u16) -> bool) -> Result<(), InvalidDevMgrOperation> {
+    if u16::try_from(port).is_ok_and(change) {
+        Ok(())
+    } else {
+        Err(InvalidDevMgrOperation::new(DevMgrErrorCode::ERROR))
+    }
 }

@@ -781,15 +781,23 @@ impl StandardSyncHandler for Standard {
 
     fn handle_bm_dev_mgr_add_port(
         &self,
-        _iface_name: String,
-        _port_num: i32,
-        _pcap_path: String,
+        iface_name: String,
+        port_num: i32,
+        pcap_path: String,
     ) -> thrift::Result<()> {
-        Err(ports::fixed().into())
+        let _changing = self.control.begin(self.standing)?;
+        let added = self
+            .control
+            .run(move |switch| ports::add(switch, &iface_name, port_num, &pcap_path))?;
+        added.map_err(Into::into)
     }
 
-    fn handle_bm_dev_mgr_remove_port(&self, _port_num: i32) -> thrift::Result<()> {
-        Err(ports::fixed().into())
+    fn handle_bm_dev_mgr_remove_port(&self, port_num: i32) -> thrift::Result<()> {
+        let _changing = self.control.begin(self.standing)?;
+        let removed = self
+            .control
+            .run(move |switch| ports::remove(switch, port_num))?;
+        removed.map_err(Into::into)
     }
 
     fn handle_bm_dev_mgr_show_ports(&self) -> thrift::Result<Vec<DevMgrPortInfo>> {
