@@ -9,6 +9,7 @@
 #   make conformance       p4c's STF tests here and on stock BMv2, side by side (needs p4c)
 #   make differential      random tables and packets here and on stock BMv2, compared
 #   make command-line      the commands of BMv2's command line here and on stock BMv2, compared
+#   make bmv2-tests        BMv2's own tests of its command line here: BMV2=<a checkout of its sources>
 #   make trace-steps       the steps of random packets here and on stock BMv2, compared
 #   make queue-model       random packets through egress queues, beside the reference model
 #   make engines           random packets by machine code and by the interpreter, compared
@@ -243,6 +244,11 @@ COMMANDS ?= 0
 .PHONY: command-line
 command-line: dev-venv switch
 	@$(PYTHON) tests/bmv2_thrift/command_line.py --random $(COMMANDS) --seed $(SEED)
+
+.PHONY: bmv2-tests
+bmv2-tests: dev-venv switch
+	@$(PYTHON) tests/bmv2_thrift/bmv2_tests.py \
+	    $(or $(BMV2),$(error bmv2-tests needs BMV2=<a checkout of BMv2's sources>))
 
 SEEDS ?= 10000
 FIRST ?= 1
