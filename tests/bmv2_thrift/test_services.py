@@ -33,6 +33,7 @@ PACKET_IN, PACKET_OUT = 0, 1
 PARSER_EXTRACT, DEPARSER_EMIT = 4, 7
 PIPELINE_DONE, CONDITION_EVAL = 10, 11
 QUEUES_ON_WIRES = Path(__file__).with_name("queues_on_wires.py")
+SLOW_QUEUE_ON_WIRES = Path(__file__).with_name("slow_queue_on_wires.py")
 PORTS_ON_WIRES = Path(__file__).with_name("ports_on_wires.py")
 
 
@@ -244,6 +245,33 @@ def test_priority_queues_in_real_time(tmp_path: Path) -> None:
     """The second packet of the slow queue leaves a second later, after one of a higher priority."""
     told = told_on_wires(QUEUES_ON_WIRES, tmp_path)
     assert told == {"received": [0, 7, 0], "drops": {"3": {"queue-full": 1}}}
+
+
+def test_a_slow_queue_tells_depths_and_times_as_bmv2s_own_test_has_them(tmp_path: Path) -> None:
+    """The assertions of BMv2's test_queueing.cpp, whose unit is the time of a packet."""
+    told = told_on_wires(SLOW_QUEUE_ON_WIRES, tmp_path)
+    alone, *others = told["slow"]
+    unit_us = 1_000_000 / told["rate_pps"]
+    # QueueingBasic.
+    assert (alone["enq_qdepth"], alone["deq_qdepth"]) == (0, 0)
+    # QueueingAdvanced. The program has 32 bits of the time in microseconds.
+    packets = len(others)
+    begins = others[0]["enq_timestamp"]
+    enqueued = [(each["enq_timestamp"] - begins) % (1 << 32) for each in others]
+    waits = [each["deq_timedelta"] for each in others]
+    assert enqueued == sorted(enqueued)
+    assert enqueued[-1] < unit_us
+    assert others[0]["enq_qdepth"] == 0
+    assert others[-1]["enq_qdepth"] > packets - 2
+    assert waits == sorted(waits)
+    assert waits[0] < 2 * unit_us
+    assert waits[-1] > (packets - 2) * unit_us
+    assert others[0]["deq_qdepth"] > packets - 2
+    assert others[-1]["deq_qdepth"] == 0
+    # Its depth, and a queue of a higher priority.
+    assert packets == 16
+    assert told["drops"] == {"1": {"queue-full": 1}}
+    assert told["order"] == [1, 6, *[1] * 16]
 
 
 def sample_of(stream: socket.socket) -> tuple[int, int, bytes]:

@@ -1,0 +1,68 @@
+"""A slow egress queue in real time, set over Thrift; not a test. It needs a network namespace.
+
+The scenario of BMv2's test_queueing.cpp: one packet, then packets that come at once while their
+queue sends a few in a second. It depends on `queues_on_wires` for frames and sockets. In BMv2 the
+packet before, which leaves without a limit, lets the first of the others wait; here it comes when
+the rate is set. The queue has room for those packets and no more, so that one more is dropped; one
+of a higher priority does not wait for them.
+
+Prints one JSON object: what egress wrote into the frames of the queue, in the order in which they
+left, the priorities of all in this order, the rate, and the packets that each queue dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from pathlib import Path
+
+from pacing_switch import Switch
+from pacing_switch.wires import make_wires
+from queues_on_wires import ALL_PROTOCOLS, ETHER_TYPE, PROGRAM, end_of_wire, frame
+from stubs import connected, generate
+from virtual_switch import binary
+
+PACKETS = 16
+RATE_PPS = 2
+SLOW, HIGH = 1, 6
+# Of the program: behind the priority.
+FIELDS = ("enq_qdepth", "deq_qdepth", "enq_timestamp", "deq_timedelta")
+_FIELDS = struct.Struct(">4I")
+
+
+def fields_of(received: bytes) -> dict[str, int]:
+    """What egress wrote into a frame."""
+    return dict(zip(FIELDS, _FIELDS.unpack_from(received, 1), strict=True))
+
+
+def main() -> None:
+    """Send the packet before, the others, one too many, and one of a higher priority."""
+    folder = Path(sys.argv[1])
+    generate(folder)
+    make_wires([("t1", "s1"), ("t2", "s2")])
+    near, far = end_of_wire("t2", ETHER_TYPE), end_of_wire("t1", ALL_PROTOCOLS)
+    stats = folder / "stats.json"
+    options = ["--priority-queues", "8", "--thrift-port", "0", "--stats-file", str(stats)]
+    with Switch(PROGRAM, {1: "s1", 2: "s2"}, options=options, binary=binary()) as switch:
+        line = switch.wait_for_line(": Thrift at ")
+        with connected(int(line.rpartition(":")[2])) as clients:
+            clients.simple_switch.set_all_egress_queue_rates(RATE_PPS)
+            clients.simple_switch.set_egress_priority_queue_depth(1, SLOW, PACKETS)
+        near.send(frame(SLOW))
+        received = [far.recv(2048)]
+        for priority in (*(SLOW,) * (PACKETS + 1), HIGH):
+            near.send(frame(priority))
+        received += [far.recv(2048) for _ in range(PACKETS + 1)]
+    ports = json.loads(stats.read_text())["ports"]
+    told = {
+        "slow": [fields_of(each) for each in received if each[0] == SLOW],
+        "order": [each[0] for each in received],
+        "rate_pps": RATE_PPS,
+        "drops": {queue["queue"]: queue["drops"] for queue in ports[0]["queues"] if queue["drops"]},
+    }
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
