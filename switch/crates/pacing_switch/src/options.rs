@@ -108,8 +108,8 @@ pub struct Options {
     pub notifications_addr: Option<notifications::Address>,
 
     /// Publish BMv2's event log by nanomsg at this address, as for --notifications-addr. Packets are traced
-    /// while somebody has subscribed, which takes some ten times as long. If the address cannot be used,
-    /// the switch says so and has no event log.
+    /// while somebody has subscribed, which slows the switch down. If the address cannot be used, the
+    /// switch says so and has no event log.
     #[arg(long, value_name = "ADDRESS")]
     pub nanolog: Option<String>,
 
