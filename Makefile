@@ -38,6 +38,7 @@
 #   make bench-cluster     rate changes through three controllers on etcd: rate, latency, cost of each
 #   make bench-flood       a class at 500 Mbit/s and rate changes beside clients without rights
 #   make bench-switches    SWITCHES=250 that three controllers share: memory, cold starts
+#   make bench-trains      gaps of a class at 500 Mbit/s while other ports carry trains at full speed
 #   make bench-tcp         TCP between hosts with offloads on, unpaced and paced, beside a kernel bridge
 #   make bench-edges       stock BMv2 beside pacing_switch on a long fat network, with a plot
 #   make bench-engine      cost per packet against classes, entries and frame size, with a plot
@@ -310,6 +311,10 @@ bench-scale: venv
 .PHONY: bench-flood
 bench-flood: packages dev-venv switch $(WIRETOOLS)
 	@$(PYTHON) tests/bench/flood.py --out results/flood.json
+
+.PHONY: bench-trains
+bench-trains: packages dev-venv switch $(WIRETOOLS)
+	@$(PYTHON) tests/bench/bench.py --only trains --out results/trains.json
 
 # Hosts as the kernel makes them, with segmentation offload. SWITCH=name=binary: another one, too.
 .PHONY: bench-tcp

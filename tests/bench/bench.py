@@ -10,6 +10,8 @@ per second: frames per second of processor time, which other load changes less. 
 1.2 times the rate into a class of pacing_switch, Linux TBF and HTB; an independent receiver at the
 far veth takes kernel time stamps. spin: gaps and processor time for several values of --spin.
 busy: classes beside four processes that compute without end, interleaved with TBF and HTB.
+trains: gaps of a class while other ports carry TCP in trains at full speed, interleaved with gaps
+without it.
 stages: processor time of each of three threads for a packet, and what they would carry with a
 processor each, which is calculated.
 latency: single unpaced frames, from interface to interface. idle: processor time with four ports up
@@ -35,6 +37,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import beside
 import measures
 from own_namespace import run_inside
 from pacer_entries import paced_class
@@ -392,6 +395,7 @@ PARTS: dict[str, Callable[[float], Rows]] = {
     "gaps": gaps,
     "spin": spin,
     "busy": busy,
+    "trains": beside.trains,
     "stages": stages,
     "latency": latency,
     "idle": idle,

@@ -74,6 +74,16 @@ BUSY: Sequence[Column] = (
     ("p99", us("p99_us")),
 )
 
+TRAINS: Sequence[Column] = (
+    ("rate, Mbit/s", lambda row: f"{row['rate_bps'] / 1e6:.0f}"),
+    ("error p99 without trains, us", us("without_p99_us")),
+    ("beside trains", us("beside_p99_us")),
+    ("ratio", ratio("ratio")),
+    ("rate beside them, Mbit/s", lambda row: f"{row['mean_rate_bps'] / 1e6:.2f}"),
+    ("trains, Gbit/s", lambda row: f"{row['trains_bps'] / 1e9:.2f}"),
+    ("earliest frame, us before its time", us("early_us")),
+)
+
 STAGES: Sequence[Column] = (
     ("program", text("program")),
     ("one thread, us of a packet", ratio("one_us")),
@@ -140,6 +150,7 @@ COLUMNS: dict[str, Sequence[Column]] = {
     "gaps": GAPS,
     "spin": (("spin, us", text("spin_us")), *GAPS),
     "busy": BUSY,
+    "trains": TRAINS,
     "stages": STAGES,
     "latency": LATENCY,
     "idle": IDLE,

@@ -68,6 +68,7 @@ class Host:
     address: str
 
 
+Hosts = tuple[Host, Host]
 HOSTS = (
     Host(1, "left", "02:00:00:00:00:01", "10.0.1.1"),
     Host(2, "right", "02:00:00:00:00:02", "10.0.2.1"),
@@ -132,14 +133,16 @@ def _run(*command: str) -> None:
 
 
 @contextmanager
-def hosts(*, offloads: bool = True) -> Iterator[list[list[str]]]:
+def hosts(of: Hosts = HOSTS, *, offloads: bool = True) -> Iterator[list[list[str]]]:
     """Make the hosts; gives the beginning of a command in each.
+
+    The second one runs iperf3's server.
 
     `offloads`: as the kernel makes their interfaces, else with all offloads off, at both ends.
     """
     with ExitStack() as ending:
         entered = []
-        for host in HOSTS:
+        for host in of:
             # It says when the namespace is there.
             held = subprocess.Popen(
                 ["unshare", "--net", "sh", "-c", "echo; exec sleep infinity"],
@@ -162,7 +165,7 @@ def hosts(*, offloads: bool = True) -> Iterator[list[list[str]]]:
                 _run(*inside, "ethtool", "-K", "eth0", *off)
             _run("ip", "link", "set", host.device, "up")
             entered.append(inside)
-        for inside, other in zip(entered, reversed(HOSTS), strict=True):
+        for inside, other in zip(entered, reversed(of), strict=True):
             _run(*inside, "ip", "neighbour", "replace", other.address, "lladdr", other.mac,
                  "dev", "eth0")  # fmt: skip
         server = subprocess.Popen([*entered[1], "iperf3", "--server"], stdout=subprocess.DEVNULL)
@@ -171,9 +174,9 @@ def hosts(*, offloads: bool = True) -> Iterator[list[list[str]]]:
         yield entered
 
 
-def forward(client: Client) -> None:
+def forward(client: Client, of: Hosts = HOSTS) -> None:
     """pacer.p4 knows both hosts."""
-    for host in HOSTS:
+    for host in of:
         client.insert(
             client.entry(
                 "PacerIngress.sources",
@@ -252,7 +255,7 @@ def goodput_bps(
 
     iperf3 takes whole seconds.
     """
-    wait_for_ping(inside[0])
+    wait_for_ping(inside[0], HOSTS[1])
     command = [*inside[0], "iperf3", "--json", "--client", HOSTS[1].address, "--omit", "1"]
     command += ["--time", f"{max(seconds, 1):.0f}", "--parallel", str(streams)]
     command += ["--connect-timeout", f"{CONNECT_S * 1000:.0f}"]
@@ -270,10 +273,10 @@ def goodput_bps(
     return float(said["end"]["sum_received"]["bits_per_second"])
 
 
-def wait_for_ping(inside: list[str]) -> None:
+def wait_for_ping(inside: list[str], other: Host) -> None:
     """Return when the other host answers."""
     limit_s = time.monotonic() + READY_S
-    command = [*inside, "ping", "-q", "-c", "1", "-W", "1", HOSTS[1].address]
+    command = [*inside, "ping", "-q", "-c", "1", "-W", "1", other.address]
     while subprocess.run(command, stdout=subprocess.DEVNULL).returncode != 0:
         if time.monotonic() > limit_s:
             raise TcpError("the hosts do not reach each other")

@@ -9,6 +9,8 @@ const FCS_BYTES: u64 = 4;
 const NS_PER_US: f64 = 1e3;
 /// A frame later than this behind the ideal gap was held up by the machine, not by the pacer.
 const STALL_NS: f64 = 100_000.0;
+/// A pacer is on time for at least one of so many frames in a row.
+const ON_TIME_FRAMES: usize = 200;
 
 /// Arrivals of the frames that count. Memory: 8 bytes per frame, for at most `limit` frames.
 #[derive(Debug)]
@@ -65,6 +67,9 @@ pub struct Summary {
     pub stalls: u64,
     /// The largest queue, in bytes, in front of a virtual bottleneck that takes a frame in each ideal gap.
     pub queue_max_bytes: u64,
+    /// The longest time by which a frame came before it was due, us. Frames are due one ideal gap after the
+    /// other. A pacer that was held up may only put the following ones off.
+    pub early_max_us: f64,
     /// The threshold, percent of the ideal gap.
     pub back_to_back_percent: f64,
     /// Mean rate, bit/s.
@@ -171,6 +176,7 @@ impl Arrivals {
                 .filter(|gap_ns| **gap_ns as f64 >= ideal_ns + STALL_NS)
                 .count() as u64,
             queue_max_bytes: (self.longest_queue(ideal_ns) * frame_bytes).round() as u64,
+            early_max_us: self.earliest_ns(ideal_ns) / NS_PER_US,
             back_to_back_percent,
             mean_rate_bps: self.bytes_before_last as f64 * 8e9 / span_ns,
             min_rate_bps: self.min_rate_bps,
@@ -187,6 +193,26 @@ impl Arrivals {
             longest = longest.max(queue);
         }
         longest
+    }
+
+    /// The longest time by which a frame came before it was due, ns.
+    ///
+    /// Frames are due one ideal gap after the other, from the one of some frames in a row that came earliest by this
+    /// schedule. A stall moves the schedule to later times, and nothing moves it back. A frame that is
+    /// on time counts as early by at most what that earliest one was late.
+    fn earliest_ns(&self, ideal_ns: f64) -> f64 {
+        let (mut earliest_ns, mut late_ns) = (0.0_f64, 0.0);
+        let mut due_ns = f64::NEG_INFINITY;
+        for gaps_ns in self.gaps_ns.chunks(ON_TIME_FRAMES) {
+            let mut best_ns = f64::INFINITY;
+            for gap_ns in gaps_ns {
+                late_ns += *gap_ns as f64 - ideal_ns;
+                best_ns = best_ns.min(late_ns);
+                earliest_ns = earliest_ns.max(due_ns - late_ns);
+            }
+            due_ns = due_ns.max(best_ns);
+        }
+        earliest_ns
     }
 
     /// Frames in the longest run of gaps below `below_ns`, runs behind a gap of `stall_ns` or
@@ -265,6 +291,24 @@ mod tests {
         assert_eq!(summary.back_to_back_max, 3);
         assert_eq!(summary.back_to_back_max_unstalled, 2);
         assert_eq!(summary.stalls, 1);
+    }
+
+    #[test]
+    fn an_early_frame_is_found_and_a_late_one_is_not_taken_for_a_schedule() {
+        // 100 ns apart; every tenth is 60 ns late.
+        let late = |i: u64| i * 100 + if i.is_multiple_of(10) { 60 } else { 0 };
+        let early_us = |times_ns: &[u64]| {
+            let summary = arrivals(times_ns).summary(Some(100.0), 50.0);
+            summary.expect("frames").early_max_us
+        };
+        let mut times_ns: Vec<u64> = (0..900).map(late).collect();
+        assert_eq!(early_us(&times_ns), 0.0);
+        // A stall puts all that follow off.
+        times_ns[600..].iter_mut().for_each(|at_ns| *at_ns += 5_000);
+        assert_eq!(early_us(&times_ns), 0.0);
+        // One comes by the schedule before the stall.
+        times_ns[851] -= 30;
+        assert_eq!(early_us(&times_ns), 0.03);
     }
 
     #[test]
