@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from mininet.link import Intf
+from mininet.log import warn
 from mininet.node import Controller
 
 from pacer_mininet import paths
@@ -23,6 +24,9 @@ from pacer_mininet.settings import COUNTS, GAPS
 from pacer_mininet.units import parse_duration, parse_rate, parse_size
 
 DEPARTURES = ("switch", "kernel")
+REALTIME = ("auto", "on", "off")
+NOT_REALTIME = "no real-time scheduling class"
+"""The beginning of what the process says when it asked for one and was refused."""
 RING_FRAMES_MIN, RING_FRAMES_MAX = 2, 1 << 19
 
 
@@ -52,6 +56,7 @@ class PacingSwitch(P4RuntimeSwitch):
     Parameters of the node: `program` (the P4 program that the controller pushes: `pacer` or
     `gtrcnet`); for gtrcnet `wire` (pairs of connected ports) and `bottleneck` (rate of the virtual
     bottleneck that measures); `spin` (how long before a departure the process stops sleeping);
+    `realtime` (whether its pacing thread has a real-time scheduling class: `auto`, `on`, `off`);
     `log_dir`. Parameters of each of its interfaces (`params1`/`params2` of `addLink`): `rate`,
     `counts` (`layer2` or `wire`), `fifo`, `delay`, `gaps` (`accounted` or `pause-frames`),
     `departures` (`switch`, or `kernel`: the interface gets the queueing discipline fq), `ring`
@@ -80,14 +85,18 @@ class PacingSwitch(P4RuntimeSwitch):
         wire: Sequence[str] = ("1:2",),
         bottleneck: str | None = None,
         spin: str | None = None,
+        realtime: str = "auto",
         **params: Any,
     ) -> None:
         paths.need_built(paths.SWITCH_BINARY, "pacing_switch")
+        if realtime not in REALTIME:
+            raise ValueError(f"{name}: realtime {realtime!r} is not one of {', '.join(REALTIME)}")
         super().__init__(name, **params)
         self.wire = list(wire)
         self.bottleneck = bottleneck
         # In the lab time stands still while a process spins, and nothing is ever late.
         self.spin = "0ns" if in_lab() else spin
+        self.realtime = realtime
 
     def port_option(self, interface: Intf) -> str:
         """Return `PORT@IFACE,key=value...` for an interface; ValueError for a bad parameter."""
@@ -104,10 +113,15 @@ class PacingSwitch(P4RuntimeSwitch):
         return ",".join(words)
 
     def start(self, controllers: Sequence[Controller]) -> None:
-        """Start the process, wait until it is ready, and register it with the controllers."""
+        """Start the process, wait until it is ready, and register it with the controllers.
+
+        Warns if the process asked for a real-time scheduling class and was refused.
+        """
         interfaces = self.prepare_interfaces()
         command = [str(paths.SWITCH_BINARY), *self.grpc_options()]
         command += ["--stats-file", str(self.log_dir / f"{self.name}-statistics.json")]
+        if not in_lab():
+            command += ["--realtime", self.realtime]
         if self.spin is not None:
             command += ["--spin", self.spin]
         for interface in interfaces:
@@ -115,6 +129,9 @@ class PacingSwitch(P4RuntimeSwitch):
             if interface.params.get("departures") == "kernel":
                 send_at_departure_times(interface)
         self.serve(command, "pacing_switch: ready", controllers, paces=self.spin != "0ns")
+        refused = self.processes[-1].line_with(NOT_REALTIME)
+        if refused:
+            warn(f"{self.name}: {refused.removeprefix('pacing_switch: ')}\n")
 
     def service_words(self) -> list[str]:
         """Return the parts of the controller service's `--switch` option for this switch."""

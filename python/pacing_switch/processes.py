@@ -91,8 +91,8 @@ class LoggedProcess:
             self._ended = True
             self._more.notify_all()
 
-    def _line_with(self, text: str) -> str:
-        """Return the first whole line of the log with a text; empty if there is none."""
+    def line_with(self, text: str) -> str:
+        """Return the first whole line of the log so far with a text; empty if there is none."""
         lines = self.log.read_text(errors="replace").splitlines(keepends=True)
         return next((line for line in lines if text in line and line.endswith("\n")), "").rstrip()
 
@@ -104,9 +104,9 @@ class LoggedProcess:
 
         """
         with self._more:
-            self._more.wait_for(lambda: self._ended or self._line_with(text), timeout_s)
+            self._more.wait_for(lambda: self._ended or self.line_with(text), timeout_s)
             ended = self._ended
-        line = self._line_with(text)
+        line = self.line_with(text)
         if line:
             return line
         if ended:

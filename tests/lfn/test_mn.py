@@ -170,6 +170,50 @@ def test_mn_names_a_switch_that_does_not_start_and_takes_its_links_away(tmp_path
     assert "no can do" in ended.stdout + ended.stderr
 
 
+def without_rights(tmp_path: Path) -> str:
+    """Return a pacing_switch that no real-time scheduling class is allowed to."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("not run: a refused real-time class: needs two processors")
+    switch = tmp_path / "pacing_switch"
+    drop = "setpriv --bounding-set -sys_nice --inh-caps -sys_nice"
+    switch.write_text(f'#!/bin/sh\nexec prlimit --rtprio=0 {drop} {paths.SWITCH_BINARY} "$@"\n')
+    switch.chmod(0o755)
+    return str(switch)
+
+
+SINGLE_OPTIONS = ("--topo", "single,2", "--controller", "pacer", "--wait", "--test", "pingall")
+
+
+def test_mn_says_that_a_real_time_class_was_refused(tmp_path: Path) -> None:
+    need_parts()
+    switch = without_rights(tmp_path)
+    ended = mn(tmp_path, *SINGLE_OPTIONS, "--switch", "pacing", PACING_SWITCH=switch)
+    output = ended.stdout + ended.stderr
+    assert "s1: no real-time scheduling class: other processes delay departures" in output
+    assert "0% dropped (2/2 received)" in output
+    # Nobody asks for it, nobody is told.
+    options = (*SINGLE_OPTIONS, "--switch", "pacing,realtime=off")
+    ended = mn(tmp_path, *options, PACING_SWITCH=switch)
+    output = ended.stdout + ended.stderr
+    assert "real-time" not in output
+    assert "0% dropped (2/2 received)" in output
+
+
+def test_mn_ends_without_a_real_time_class_that_must_be(tmp_path: Path) -> None:
+    need_parts()
+    switch = without_rights(tmp_path)
+    options = (*SINGLE_OPTIONS, "--switch", "pacing,realtime=on")
+    ended = mn(tmp_path, *options, PACING_SWITCH=switch)
+    check(ended, "*** pacing_switch ended with status 1")
+    assert "--realtime on: needs CAP_SYS_NICE" in ended.stdout + ended.stderr
+
+
+def test_mn_names_a_wrong_real_time_setting(tmp_path: Path) -> None:
+    need_parts()
+    ended = mn(tmp_path, "--topo", "single,2", "--switch", "pacing,realtime=1")
+    check(ended, "*** s1: realtime 1 is not one of auto, on, off")
+
+
 def test_mn_names_a_controller_that_does_not_start(tmp_path: Path) -> None:
     need_parts()
     controller = tmp_path / "pacer-controller"
