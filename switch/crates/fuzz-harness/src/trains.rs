@@ -7,8 +7,10 @@ use ports::train::{Kind, MAX_TRAIN_BYTES, OFFLOAD_HEADER_BYTES, Segmentation, Tr
 /// Longest input that is looked at, bytes: what the kernel hands over.
 const INPUT_MAX: usize = OFFLOAD_HEADER_BYTES + MAX_TRAIN_BYTES;
 
-/// An offload header, then a frame. The first byte of the header, which the port does not read, says
-/// whether the kernel took a VLAN tag out.
+/// Bit of the offload header's flags, which Linux does not use: the kernel took a VLAN tag out.
+const TAG_TAKEN_OUT: u8 = 0x80;
+
+/// An offload header, then a frame.
 pub fn train(bytes: &[u8]) {
     let bytes = &bytes[..bytes.len().min(INPUT_MAX)];
     let Some((header, frame)) = bytes.split_first_chunk::<OFFLOAD_HEADER_BYTES>() else {
@@ -17,7 +19,7 @@ pub fn train(bytes: &[u8]) {
     let Some(segmentation) = Segmentation::parse(header) else {
         return;
     };
-    let tag = (header[0] & 1 == 1).then_some([0x81, 0, 0, 7]);
+    let tag = (header[0] & TAG_TAKEN_OUT != 0).then_some([0x81, 0, 0, 7]);
     let mut train = Train::default();
     train.room()[OFFLOAD_HEADER_BYTES..][..frame.len()].copy_from_slice(frame);
     if !train.begin(frame.len(), segmentation, tag, 0) {

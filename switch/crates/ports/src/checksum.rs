@@ -11,6 +11,12 @@ const TYPE_IPV6: u16 = 0x86dd;
 const TYPE_VLAN: u16 = 0x8100;
 const TYPE_SERVICE_VLAN: u16 = 0x88a8;
 pub(crate) const IPV6_BYTES: usize = 40;
+const UDP_BYTES: usize = 8;
+/// Bytes of the header between a tunnel's UDP header and the frame inside.
+const TUNNEL_BYTES: usize = 8;
+/// The place of the checksum in a TCP, a UDP header.
+const TCP_CHECKSUM_AT: usize = 16;
+const UDP_CHECKSUM_AT: usize = 6;
 /// Tags and IPv6 extension headers walked before giving up.
 const MAX_HEADERS: usize = 8;
 
@@ -65,6 +71,34 @@ impl Transport {
         })
     }
 
+    /// Whether the packet has no transport checksum: a UDP checksum of 0 says so.
+    pub(crate) fn is_without(&self, packet: &[u8]) -> bool {
+        self.protocol == Protocol::Udp && read_u16(packet, self.checksum_at) == Some(0)
+    }
+
+    /// Whether the checksum field holds the sum of the pseudo-header.
+    fn is_partial(&self, packet: &[u8]) -> bool {
+        read_u16(packet, self.checksum_at) == Some(fold(self.pseudo_sum))
+    }
+
+    /// Computes the transport checksum of `packet`, which has the same addresses and ends at `end`, and stores
+    /// it. Returns false and leaves the packet unchanged if it is shorter.
+    pub(crate) fn store(&self, packet: &mut [u8], end: usize) -> bool {
+        if end > packet.len() || self.checksum_at + 2 > end {
+            return false;
+        }
+        write_u16(packet, self.checksum_at, 0);
+        let Some(segment) = packet.get(self.start..end) else {
+            return false;
+        };
+        let mut checksum = !fold(self.pseudo_sum_of(end) + sum(segment));
+        if checksum == 0 && self.protocol == Protocol::Udp {
+            checksum = 0xffff; // RFC 768: zero says "no checksum"
+        }
+        write_u16(packet, self.checksum_at, checksum);
+        true
+    }
+
     /// Leaves the transport checksum of `packet`, which is longer than its `header`, to the kernel: the
     /// field gets the sum of the pseudo-header of a packet that ends at `end`.
     pub(crate) fn leave_incomplete(&self, header: &mut [u8], end: usize) {
@@ -96,38 +130,47 @@ impl Transport {
 /// then TCP, UDP or ICMPv6) and stores it. Returns false and leaves the frame unchanged if it is
 /// another kind of frame, a fragment, or shorter than its headers say.
 pub fn complete(frame: &mut [u8]) -> bool {
-    locate(frame).is_some_and(|transport| store(frame, &transport))
+    locate(frame).is_some_and(|transport| transport.store(frame, transport.end))
 }
 
-/// The same for drivers without a mark of frames whose checksum the kernel has left out. It changes a
-/// frame only if the field holds the value that the kernel then leaves: the sum of the pseudo-header.
+/// Completes the checksum of `frame` that is left out, where the kernel says which one that is: `start` is the
+/// place of its transport header, `offset` that of the field in it. The same as [`complete`] if it is the
+/// outermost one. A tunnel's own checksum needs no change: the kernel made it for what the inner one will be.
+pub(crate) fn complete_at(frame: &mut [u8], start: usize, offset: usize) -> bool {
+    if let Some(outermost) = locate(frame)
+        && outermost.start == start
+    {
+        return outermost.store(frame, outermost.end);
+    }
+    // Other fields are no such sums: SCTP's is a CRC.
+    let field = start + offset;
+    if ![TCP_CHECKSUM_AT, UDP_CHECKSUM_AT].contains(&offset) || field + 2 > frame.len() {
+        return false;
+    }
+    // The field has the sum of the pseudo-header.
+    let checksum = match !fold(sum(&frame[start..])) {
+        0 => 0xffff, // as the kernel: 0 says that there is none
+        checksum => checksum,
+    };
+    write_u16(frame, field, checksum);
+    true
+}
+
+/// The same for frames that the kernel does not mark, or not with the place of the checksum that it has left out.
+/// It changes a frame only if the field holds the value that the kernel then leaves: the sum of the
+/// pseudo-header. If the outermost checksum does not, that of the frame inside a tunnel may.
 /// One in 65536 frames with a right checksum has this value, too, and keeps its checksum. The same
 /// share of frames with a wrong checksum become right.
 pub fn complete_if_partial(frame: &mut [u8]) -> bool {
-    let Some(transport) = locate(frame) else {
+    let Some(outer) = locate(frame) else {
         return false;
     };
-    let partial = fold(transport.pseudo_sum);
-    read_u16(frame, transport.checksum_at) == Some(partial) && store(frame, &transport)
-}
-
-/// Computes the checksum and stores it.
-fn store(frame: &mut [u8], transport: &Transport) -> bool {
-    let Some(field) = frame.get_mut(transport.checksum_at..transport.checksum_at + 2) else {
-        return false;
+    let partial = if outer.is_partial(frame) {
+        Some(outer)
+    } else {
+        locate_inside(frame, &outer).filter(|inner| inner.is_partial(frame))
     };
-    field.copy_from_slice(&[0, 0]);
-    let Some(segment) = frame.get(transport.start..transport.end) else {
-        return false;
-    };
-    let mut checksum = !fold(transport.pseudo_sum + sum(segment));
-    if checksum == 0 && transport.protocol == Protocol::Udp {
-        checksum = 0xffff; // RFC 768: zero says "no checksum"
-    }
-    if let Some(field) = frame.get_mut(transport.checksum_at..transport.checksum_at + 2) {
-        field.copy_from_slice(&checksum.to_be_bytes());
-    }
-    true
+    partial.is_some_and(|transport| transport.store(frame, transport.end))
 }
 
 /// Whether the transport checksum of `frame` is right; `None` when [`complete`] could not compute
@@ -145,7 +188,23 @@ pub fn verify(frame: &[u8]) -> Option<bool> {
 
 /// Finds the transport header of a frame (see [`complete`]).
 pub(crate) fn locate(frame: &[u8]) -> Option<Transport> {
-    let mut at = ETHERNET_BYTES;
+    locate_from(frame, 0)
+}
+
+/// Finds the transport header of the frame inside a tunnel whose own one is `outer`; `None` if there is none that
+/// this module knows, or if it does not fill the tunnel's packet. Known is an Ethernet frame behind UDP and
+/// a header of 8 bytes (VXLAN, RFC 7348; Geneve without options, RFC 8926).
+pub(crate) fn locate_inside(frame: &[u8], outer: &Transport) -> Option<Transport> {
+    if outer.protocol != Protocol::Udp {
+        return None;
+    }
+    let inner = locate_from(frame, outer.start + UDP_BYTES + TUNNEL_BYTES)?;
+    (inner.end == outer.end).then_some(inner)
+}
+
+/// Finds the transport header of the Ethernet frame that begins at `at`.
+fn locate_from(frame: &[u8], at: usize) -> Option<Transport> {
+    let mut at = at + ETHERNET_BYTES;
     let mut ether_type = read_u16(frame, at - 2)?;
     for _ in 0..MAX_HEADERS {
         if ether_type != TYPE_VLAN && ether_type != TYPE_SERVICE_VLAN {
@@ -213,8 +272,8 @@ fn transport(
     addresses_sum: u64,
 ) -> Option<Transport> {
     let (protocol, checksum_offset) = match number {
-        6 => (Protocol::Tcp, 16),
-        17 => (Protocol::Udp, 6),
+        6 => (Protocol::Tcp, TCP_CHECKSUM_AT),
+        17 => (Protocol::Udp, UDP_CHECKSUM_AT),
         58 => (Protocol::Icmpv6, 2),
         _ => return None,
     };

@@ -1,13 +1,13 @@
 //! A driver's report of received and lost frames.
 
-use crate::train::Segmentation;
+use crate::train::{Marked, Segmentation};
 
 /// The state of a received frame's transport checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChecksumState {
     Complete,
-    /// The sender left it to its hardware.
-    Incomplete,
+    /// The sender left it to its hardware. `None`: the kernel does not say which one it is.
+    Incomplete(Option<Marked>),
     /// The kernel's mark did not come along.
     Unmarked,
 }

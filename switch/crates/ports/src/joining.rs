@@ -6,7 +6,8 @@
 
 use crate::checksum::{self, Protocol, Transport, read_u16, write_u16};
 use crate::train::{
-    Kind, MAX_HEADER_BYTES, OFFLOAD_HEADER_BYTES, TCP_CWR, TCP_FIN_PSH, TCP_FLAGS_AT,
+    Kind, MAX_HEADER_BYTES, NEEDS_CHECKSUM, OFFLOAD_HEADER_BYTES, TCP_CWR, TCP_FIN_PSH,
+    TCP_FLAGS_AT,
 };
 
 /// Most segments of a train. Older kernels take no more of UDP.
@@ -193,7 +194,7 @@ impl Joining {
             Protocol::Tcp => Kind::Tcp,
             Protocol::Udp | Protocol::Icmpv6 => Kind::Udp,
         };
-        offload[0] = 1; // VIRTIO_NET_HDR_F_NEEDS_CSUM
+        offload[0] = NEEDS_CHECKSUM;
         offload[1] = kind.offload_type(is_ipv4, has_cwr);
         let checksum_offset = transport.checksum_at - transport.start;
         let fields = [

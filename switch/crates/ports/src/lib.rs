@@ -45,11 +45,12 @@
 //!   ring.
 //!
 //! # Limits
-//! Linux 4.20 or later, 5.9 for AF_XDP. Ethernet and loopback interfaces. One queue per port. The checksums
-//! completed are the outermost ones of TCP, UDP and ICMPv6; SCTP's is not (turn its offload off),
-//! nor those inside tunnels. Frames of several segments are taken apart if they carry TCP or, from
-//! Linux 6.2 on, UDP, outside of tunnels; others are counted and dropped. By AF_XDP none leave. A port opened while its interface is down works once it is up; one whose
-//! interface was deleted must be opened again.
+//! Linux 4.20 or later, 5.9 for AF_XDP. Ethernet and loopback interfaces. One queue per port. Checksums of
+//! TCP, UDP and ICMPv6 are completed, those inside tunnels other than VXLAN only where the kernel says which one is
+//! left out (AF_PACKET with offloads); SCTP's is not (turn its offload off). Frames of several segments are taken apart if
+//! they carry TCP or, from Linux 6.2 on, UDP, also inside VXLAN; others are counted and dropped. By AF_XDP
+//! none leave. A port opened while its interface is down works once it is up; one whose interface was deleted
+//! must be opened again.
 //!
 //! # Example
 //!

@@ -65,7 +65,7 @@ pub struct PortStatistics {
     /// `rx-ring-full`).
     pub rx_ring_full: u64,
     /// Frames longer than the port takes, dropped (drop cause `oversize`): mostly the senders'
-    /// segmentation offload on a port that does not take it, or inside tunnels.
+    /// segmentation offload on a port that does not take it, or in a tunnel of a kind that it does not take.
     pub rx_oversize: u64,
     /// Frames of several segments (TSO, GSO, GRO), taken apart. Their segments are in `rx_frames`.
     pub rx_trains: u64,
@@ -568,10 +568,14 @@ impl Port {
         }
         match head.checksum {
             ChecksumState::Complete => {}
-            ChecksumState::Incomplete if checksum::complete(frame) => {
-                self.statistics.rx_checksums_completed += 1;
+            ChecksumState::Incomplete(marked) => {
+                let completed = match marked {
+                    Some(marked) => checksum::complete_at(frame, marked.start, marked.offset),
+                    None => checksum::complete_if_partial(frame) || checksum::complete(frame),
+                };
+                self.statistics.rx_checksums_completed += u64::from(completed);
+                self.statistics.rx_checksums_unfinished += u64::from(!completed);
             }
-            ChecksumState::Incomplete => self.statistics.rx_checksums_unfinished += 1,
             ChecksumState::Unmarked => {
                 let completed = checksum::complete_if_partial(frame);
                 self.statistics.rx_checksums_completed += u64::from(completed);
@@ -610,7 +614,7 @@ impl Port {
         warn!(
             "interface '{}': dropped a frame of {bytes} bytes, the port takes up to {}: either the \
              MTU of the sender is larger, or the frame is one of several segments that the port does \
-             not take apart (offload=off, or a tunnel); turn the offload off at the sending end of \
+             not take apart (offload=off, or a tunnel other than VXLAN); turn the offload off at the sending end of \
              the link (for a veth: its peer): ethtool -K PEER tso off gso off gro off; and here: \
              ethtool -K {} gro off (logged once)",
             self.name, self.max_frame_bytes, self.name

@@ -13,7 +13,7 @@ use crate::clock;
 use crate::frame::{ChecksumState, Head};
 use crate::mapping::Mapping;
 use crate::sys;
-use crate::train::{OFFLOAD_HEADER_BYTES, Segmentation};
+use crate::train::{Marked, OFFLOAD_HEADER_BYTES, Segmentation};
 use prefetch::prefetch;
 
 const TYPE_VLAN: u16 = 0x8100;
@@ -108,6 +108,7 @@ impl RxRing {
         let header = self.header_at(self.head)?;
         let status = header.tp_status;
         let frame = self.frame_in_slot(&header);
+        let offload = self.offload_before(frame.start);
         let realtime_ns = u64::from(header.tp_sec) * clock::NS_PER_S + u64::from(header.tp_nsec);
         let tpid = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 {
             header.tp_vlan_tpid
@@ -122,13 +123,13 @@ impl RxRing {
             start: frame.start,
             stamp_ns: clock::from_stamp_ns(realtime_ns),
             checksum: if status & libc::TP_STATUS_CSUMNOTREADY != 0 {
-                ChecksumState::Incomplete
+                ChecksumState::Incomplete(offload.and_then(Marked::parse))
             } else {
                 ChecksumState::Complete
             },
             vlan_tag: (status & libc::TP_STATUS_VLAN_VALID != 0)
                 .then_some([tpid_high, tpid_low, tci_high, tci_low]),
-            segmentation: self.segmentation_before(frame.start),
+            segmentation: offload.and_then(Segmentation::parse),
             kept_whole: status & libc::TP_STATUS_COPY != 0,
         })
     }
@@ -143,14 +144,13 @@ impl RxRing {
         Some(unsafe { self.slot_at(at).cast::<libc::tpacket2_hdr>().read() })
     }
 
-    /// The kernel's word on segments, from the offload header before the frame at the head.
-    fn segmentation_before(&self, frame_at: usize) -> Option<Segmentation> {
+    /// The offload header before the frame at the head.
+    fn offload_before(&self, frame_at: usize) -> Option<&[u8; OFFLOAD_HEADER_BYTES]> {
         if !self.offloads {
             return None;
         }
         let at = frame_at.checked_sub(OFFLOAD_HEADER_BYTES)?;
-        let header = self.bytes_at(self.head).get(at..frame_at)?;
-        Segmentation::parse(header.try_into().ok()?)
+        self.bytes_at(self.head).get(at..frame_at)?.try_into().ok()
     }
 
     /// The place of the frame in a slot with this header.

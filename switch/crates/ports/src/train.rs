@@ -5,10 +5,13 @@
 //! segment gets the headers that the kernel's own segmentation gives it
 //! (Documentation/networking/segmentation-offloads.rst): the IPv4 identification counts up, the TCP
 //! sequence number advances, FIN and PSH stay with the last segment and CWR with the first one.
+//!
+//! A train in a tunnel comes marked like one that is not: TCP or UDP. Only the place of the checksum
+//! that was left out says which transport header is cut. The tunnel's headers are made for each segment, too.
 
 use std::ops::Range;
 
-use crate::checksum::{self, Protocol, Transport};
+use crate::checksum::{self, Protocol, Transport, write_u16};
 
 /// Bytes of a `virtio_net_hdr` (linux/virtio_net.h), which precedes a frame (`PACKET_VNET_HDR`).
 pub const OFFLOAD_HEADER_BYTES: usize = 10;
@@ -22,6 +25,7 @@ const ADDRESSES_BYTES: usize = 12;
 /// Longest headers of a segment: Ethernet, tags, IP with extensions, TCP with options.
 pub(crate) const MAX_HEADER_BYTES: usize = 256;
 
+const UDP_LENGTH_AT: usize = 4;
 /// The place of the flags in a TCP header.
 pub(crate) const TCP_FLAGS_AT: usize = 13;
 pub(crate) const TCP_FIN_PSH: u8 = 0x01 | 0x08;
@@ -34,6 +38,29 @@ const GSO_TCP_IPV6: u8 = 4;
 /// Since Linux 6.2. Before, a frame of this kind is lost with the ring's.
 const GSO_UDP: u8 = 5;
 const GSO_ECN: u8 = 0x80;
+
+/// The flag of an offload header that says that a checksum is left out (`VIRTIO_NET_HDR_F_NEEDS_CSUM`).
+pub(crate) const NEEDS_CHECKSUM: u8 = 1;
+
+/// The checksum that is left out of a frame: the outermost one, or in a tunnel that of the packet inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Marked {
+    /// The place of the transport header (`csum_start`).
+    pub(crate) start: usize,
+    /// The place of the field in this header (`csum_offset`).
+    pub(crate) offset: usize,
+}
+
+impl Marked {
+    /// Reads a `virtio_net_hdr` in the machine's byte order; `None`: no checksum is left out.
+    pub(crate) fn parse(header: &[u8; OFFLOAD_HEADER_BYTES]) -> Option<Marked> {
+        let field = |bytes| usize::from(u16::from_ne_bytes(bytes));
+        (header[0] & NEEDS_CHECKSUM != 0).then(|| Marked {
+            start: field([header[6], header[7]]),
+            offset: field([header[8], header[9]]),
+        })
+    }
+}
 
 /// The kind of offload that a frame comes with (`gso_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +94,9 @@ pub struct Segmentation {
     pub kind: Kind,
     /// Payload of each segment but the last, bytes (`gso_size`).
     pub payload_bytes: usize,
+    /// The place of the transport header whose payload is cut, in the frame without the VLAN tag that the
+    /// kernel took out (`csum_start`). `None`: the kernel does not say; it is the outermost one.
+    pub transport_at: Option<usize>,
 }
 
 impl Segmentation {
@@ -83,8 +113,20 @@ impl Segmentation {
         Some(Segmentation {
             kind,
             payload_bytes: usize::from(u16::from_ne_bytes([header[4], header[5]])),
+            transport_at: Marked::parse(header).map(|marked| marked.start),
         })
     }
+}
+
+/// Finds the transport header at `transport_at` of a frame, and the tunnel's if it is in one. Without a place
+/// it is the outermost one.
+fn locate(frame: &[u8], transport_at: Option<usize>) -> Option<(Option<Transport>, Transport)> {
+    let outer = checksum::locate(frame)?;
+    if transport_at.is_none_or(|at| at == outer.start) {
+        return Some((None, outer));
+    }
+    let inner = checksum::locate_inside(frame, &outer)?;
+    (transport_at == Some(inner.start)).then_some((Some(outer), inner))
 }
 
 /// A train under way: a buffer with the whole frame, and the place of the next segment in it.
@@ -95,6 +137,8 @@ pub struct Train {
     /// The headers of the first segment, tag included.
     header: Vec<u8>,
     transport: Transport,
+    /// The outer transport header, of a train in a tunnel.
+    tunnel: Option<Transport>,
     payload_bytes: usize,
     /// The payload that no segment has had yet.
     left: Range<usize>,
@@ -140,6 +184,7 @@ impl Train {
         self.payload_bytes = segmentation.payload_bytes;
         let mut start = OFFLOAD_HEADER_BYTES;
         let end = start + frame_bytes;
+        let tag_bytes = vlan_tag.map_or(0, |tag| tag.len());
         if let Some(tag) = vlan_tag {
             // The addresses move into the room of the offload header.
             const { assert!(OFFLOAD_HEADER_BYTES >= VLAN_TAG_BYTES) }
@@ -155,7 +200,8 @@ impl Train {
         let Some(frame) = self.buffer.get(start..end) else {
             return false;
         };
-        let Some(transport) = checksum::locate(frame) else {
+        let transport_at = segmentation.transport_at.map(|at| at + tag_bytes);
+        let Some((tunnel, transport)) = locate(frame, transport_at) else {
             return false;
         };
         let header_bytes = match (segmentation.kind, transport.protocol) {
@@ -179,6 +225,7 @@ impl Train {
         self.header.extend_from_slice(&frame[..payload_at]);
         self.left = start + payload_at..start + transport.end;
         self.transport = transport;
+        self.tunnel = tunnel;
         true
     }
 
@@ -208,7 +255,8 @@ impl Train {
             .get_mut(..self.header.len())?
             .copy_from_slice(&self.header);
         let from = &self.transport;
-        from.adapt_network_header(segment, segment.len(), self.made);
+        let end = segment.len();
+        from.adapt_network_header(segment, end, self.made);
         let header = segment.get_mut(from.start..)?;
         match from.protocol {
             Protocol::Tcp => {
@@ -227,11 +275,19 @@ impl Train {
             }
             Protocol::Udp => {
                 let bytes = u16::try_from(header.len()).ok()?;
-                header[4..6].copy_from_slice(&bytes.to_be_bytes());
+                write_u16(header, UDP_LENGTH_AT, bytes);
             }
             Protocol::Icmpv6 => return None,
         }
-        checksum::complete(segment);
+        from.store(segment, end);
+        if let Some(outer) = &self.tunnel {
+            outer.adapt_network_header(segment, end, self.made);
+            let bytes = u16::try_from(end - outer.start).ok()?;
+            write_u16(segment, outer.start + UDP_LENGTH_AT, bytes);
+            if !outer.is_without(segment) {
+                outer.store(segment, end);
+            }
+        }
         self.left.start = place.end;
         self.made = self.made.wrapping_add(1);
         Some(place)

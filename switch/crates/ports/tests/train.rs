@@ -276,6 +276,88 @@ fn a_train_arrives_as_packets() {
     });
 }
 
+/// The places of the IPv4 headers of a frame of IPv4 in VXLAN over IPv4.
+const IP_AT: [usize; 2] = [14, 64];
+
+/// Of such a frame, what the kernel numbers anew for each train is zero: the identifications and the
+/// checksums over them.
+fn without_identifications(frame: &[u8]) -> Vec<u8> {
+    let mut masked = frame.to_vec();
+    for at in IP_AT {
+        masked[at + 4..at + 6].fill(0);
+        masked[at + 10..at + 12].fill(0);
+    }
+    masked
+}
+
+#[test]
+fn segments_in_a_tunnel_are_those_of_the_kernel() {
+    in_namespace("segments_in_a_tunnel_are_those_of_the_kernel", || {
+        const INNER_AT: usize = 50;
+        common::ip("address add 10.0.0.1/24 dev va");
+        common::ip("neighbour add 10.0.0.2 lladdr 02:00:00:00:00:02 dev va");
+        let mut b = Port::open("vb", &PortOptions::default()).expect("opens");
+        let mut waiter = waiter_for(&[&b]);
+        for own_checksum in ["udpcsum", "noudpcsum"] {
+            let kind = "type vxlan id 42 dstport 4789 local 10.0.0.1 remote 10.0.0.2 dev va";
+            let added = format!("link add vx {kind} {own_checksum}");
+            if !common::succeeds("ip", &added) {
+                common::not_run("trains in a tunnel", "this kernel has no VXLAN");
+                return;
+            }
+            let _ = std::fs::write("/proc/sys/net/ipv6/conf/vx/disable_ipv6", "1");
+            common::ip("link set vx up");
+            common::ip("address add 10.1.0.1/24 dev vx");
+            common::ip("neighbour add 10.1.0.2 lladdr 02:00:00:00:00:12 dev vx");
+            let socket = segmenting_socket("10.1.0.1:0", 1_000);
+            let data: Vec<u8> = (0..20_300).map(|i| (i / 7) as u8).collect();
+            let mut packets_of = |bytes: usize| {
+                let data = &data[..bytes];
+                socket.send_to(data, "10.1.0.2:5001").expect("sends");
+                let mut packets: Vec<Vec<u8>> = Vec::new();
+                let mut arrived: Vec<u8> = Vec::new();
+                while arrived.len() < data.len() {
+                    let to_us = |frame: &[u8]| frame.get(86..88) == Some(&[0x13, 0x89]);
+                    let (packet, _) = receive_where(&mut b, &mut waiter, to_us);
+                    let inner = &packet[INNER_AT..];
+                    assert_eq!(checksum::verify(&packet), Some(true));
+                    assert_eq!(checksum::verify(inner), Some(true));
+                    arrived.extend(&inner[42..]);
+                    packets.push(packet);
+                }
+                assert!(arrived == data);
+                for at in IP_AT {
+                    let of = |packet: &[u8]| u16::from_be_bytes([packet[at + 4], packet[at + 5]]);
+                    for (ahead, packet) in (0..).zip(&packets) {
+                        assert_eq!(of(packet), of(&packets[0]).wrapping_add(ahead));
+                    }
+                }
+                let masked = packets.iter().map(|packet| without_identifications(packet));
+                (masked.collect::<Vec<_>>(), b.statistics().rx_trains)
+            };
+            let (ours, trains) = packets_of(20_300);
+            assert_eq!(ours.len(), 21);
+            let (alone, _) = packets_of(300);
+            // The kernel cuts, and leaves the inner checksums out; then it does all itself.
+            for off in [
+                "tx-udp_tnl-segmentation off tx-udp_tnl-csum-segmentation off",
+                "tx off",
+            ] {
+                assert!(common::succeeds("ethtool", &format!("-K va {off}")));
+                let (kernels, trains_then) = packets_of(20_300);
+                assert!(kernels == ours, "{own_checksum}, {off}");
+                assert_eq!(trains_then, trains);
+                assert!(packets_of(300).0 == alone, "{own_checksum}, {off}");
+            }
+            common::ip("link delete vx");
+            let on = "tx on tx-udp_tnl-segmentation on tx-udp_tnl-csum-segmentation on";
+            assert!(common::succeeds("ethtool", &format!("-K va {on}")));
+        }
+        assert_eq!(b.statistics().rx_trains, 2);
+        assert_eq!(b.statistics().rx_oversize, 0);
+    });
+}
+
 #[test]
 fn trains_that_lie_have_no_segments() {
     let mut numbers = Numbers(7);
@@ -303,6 +385,14 @@ fn trains_that_lie_have_no_segments() {
     }
     for bytes in 0..given.transport.0 + 20 {
         assert!(!begin(&given.frame[..bytes], of), "cut at {bytes}");
+    }
+    for transport_at in [
+        Some(0),
+        Some(given.transport.0 + 1),
+        Some(usize::from(u16::MAX)),
+    ] {
+        let elsewhere = Segmentation { transport_at, ..of };
+        assert!(!begin(&given.frame, elsewhere), "{transport_at:?}");
     }
     let mut fragment = given.frame.clone();
     fragment[20] = 0x20; // more fragments

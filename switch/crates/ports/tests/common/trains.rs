@@ -118,6 +118,7 @@ impl Given {
             segmentation: Segmentation {
                 kind,
                 payload_bytes,
+                transport_at: Some(at),
             },
         };
         given.sum_pseudo_header(length, protocol);
