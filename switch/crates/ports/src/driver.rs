@@ -41,7 +41,7 @@ impl Driver {
     }
 
     /// The frame at the head, if there is one.
-    pub(crate) fn head(&self) -> Option<Head> {
+    pub(crate) fn head(&mut self) -> Option<Head> {
         of!(self, driver => driver.head())
     }
 

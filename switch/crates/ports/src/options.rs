@@ -218,10 +218,10 @@ pub enum PortError {
         /// Its receive queues.
         queues: u32,
     },
-    /// Frames may be longer than AF_XDP's places for them.
+    /// Frames may be longer than AF_XDP's places for them, and the kernel does not spread them over several.
     #[error(
-        "interface '{name}': frames of up to {frame_bytes} bytes, AF_XDP takes up to {most}: lower \
-         its MTU, or use the port driver af_packet"
+        "interface '{name}': frames of up to {frame_bytes} bytes, AF_XDP takes up to {most} before \
+         Linux 6.6: lower its MTU, or use the port driver af_packet"
     )]
     TooLongForXdp {
         /// The interface.

@@ -11,8 +11,14 @@
 //! Frames that the kernel has cannot be taken back. If it does not send them (the interface is down),
 //! the port must ask it again until it does. Until then the port refuses further frames, so at most one
 //! batch waits.
+//!
+//! # Frames longer than a place
+//! They have several parts, each in a place of its own (multi-buffer, Linux 6.6): all but the last have the
+//! flag XDP_PKT_CONTD. A port whose frames may be that long copies the parts of each received frame together.
 
+use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
@@ -38,6 +44,8 @@ const BIND_AGAIN: std::time::Duration = std::time::Duration::from_millis(5);
 const HEADROOM_BYTES: usize = 256;
 /// Sizes that a frame's place may have.
 const SLOT_BYTES: [usize; 2] = [2048, 4096];
+/// Most memory for received frames, bytes: as much as a packet socket's ring may have.
+const MAX_RX_BYTES: usize = 1 << 30;
 /// Most places for frames being sent.
 const MAX_TX_SLOTS: usize = 1 << 16;
 /// The queue whose frames are received, and that frames are sent to.
@@ -53,14 +61,21 @@ pub(crate) struct XdpDriver {
     completion: Consumer<u64>,
     memory: Mapping,
     slot_bytes: usize,
+    max_frame_bytes: usize,
+    /// The frame at the head of a port whose frames may have several parts.
+    gathered: Option<Box<Gathered>>,
     /// Places for frames to be sent.
     free: Vec<u64>,
     tx_batch_frames: usize,
+    /// Frames in `tx` since the last flush.
+    collected: usize,
     collected_bytes: usize,
     /// Frames there was no room for since the last flush.
     refused: usize,
-    /// The kernel's index in `tx` up to which frames have been counted.
-    counted: u32,
+    /// The index in `tx` behind what was put there last.
+    put_until: u32,
+    /// The index behind the last part of each frame that has not been counted as taken by the kernel.
+    frame_ends: VecDeque<u32>,
     /// The error number for which the kernel did not take all frames at the last flush; 0: it did.
     blocked_errno: i32,
     zero_copy: bool,
@@ -81,7 +96,8 @@ impl XdpDriver {
         options: &PortOptions,
         max_frame_bytes: usize,
     ) -> Result<XdpDriver, PortError> {
-        let slot_bytes = slot_bytes_for(opening, max_frame_bytes)?;
+        let (slot_bytes, frame_slots) = slots_for(max_frame_bytes);
+        let has_parts = frame_slots > 1;
         if options.receive {
             check_queues(opening, control.as_fd())?;
         }
@@ -90,10 +106,18 @@ impl XdpDriver {
         // This comes before the request for memory, which fails without rights with another error.
         let map = xdp_program::create_map()
             .map_err(|source| refused(opening, "make a map for its XDP program", source))?;
-        let rx_slots = ring_size(options.rx_frames);
+        let rx_slots = ring_size(options.rx_frames * frame_slots);
         let tx_slots = ring_size(
-            (options.tx_buffer_bytes / slot_bytes).clamp(options.tx_batch_frames, MAX_TX_SLOTS),
+            (options.tx_buffer_bytes / slot_bytes)
+                .clamp(options.tx_batch_frames * frame_slots, MAX_TX_SLOTS),
         );
+        if rx_slots as usize * slot_bytes > MAX_RX_BYTES {
+            return Err(PortError::RingTooLarge {
+                name: opening.name.to_owned(),
+                frames: options.rx_frames,
+                frame_bytes: max_frame_bytes,
+            });
+        }
         let memory = register_memory(opening, fd, (rx_slots + tx_slots) as usize, slot_bytes)?;
         opening.set_send_buffer(fd, options.tx_buffer_bytes)?;
         let Rings {
@@ -111,15 +135,22 @@ impl XdpDriver {
         // An older kernel sends 32 in one call, so a full batch takes two calls.
         let _ = sys::set_option(fd, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, batch);
         // The kernel itself falls back to copying if the driver needs it.
-        bind(fd, opening.index)
-            .map_err(|source| refused(opening, "bind the AF_XDP socket", source))?;
+        bind(fd, opening.index, has_parts).map_err(|source| match source.raw_os_error() {
+            // The flag for frames of several parts is unknown.
+            Some(libc::EINVAL) if has_parts => PortError::TooLongForXdp {
+                name: opening.name.to_owned(),
+                frame_bytes: max_frame_bytes,
+                most: SLOT_BYTES[1] - HEADROOM_BYTES,
+            },
+            _ => refused(opening, "bind the AF_XDP socket", source),
+        })?;
         let how = opening.step("ask how frames get there", sockopt::xdp_options(fd))?;
         if options.promiscuous {
             opening.receive_all_addresses(control.as_fd())?;
         }
         // Last: from here on frames come in.
         let program = if options.receive {
-            let attached = Program::attach(map.as_fd(), fd, opening.index);
+            let attached = Program::attach(map.as_fd(), fd, opening.index, has_parts);
             let step = "put an XDP program on it (needs Linux 5.9)";
             Some(attached.map_err(|source| refused(opening, step, source))?)
         } else {
@@ -132,11 +163,15 @@ impl XdpDriver {
             completion,
             memory,
             slot_bytes,
+            max_frame_bytes,
+            gathered: has_parts.then(Box::default),
             free: (rx_slots..rx_slots + tx_slots).rev().map(slot).collect(),
             tx_batch_frames: options.tx_batch_frames,
+            collected: 0,
             collected_bytes: 0,
             refused: 0,
-            counted: 0,
+            put_until: 0,
+            frame_ends: VecDeque::new(),
             blocked_errno: 0,
             zero_copy: how.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY),
             last_reported: Lost::default(),
@@ -165,37 +200,79 @@ impl XdpDriver {
     }
 
     pub(crate) fn has_frame(&self) -> bool {
-        !self.rx.is_empty()
+        self.gathered.as_ref().is_some_and(|frame| frame.is_whole) || !self.rx.is_empty()
     }
 
-    pub(crate) fn head(&self) -> Option<Head> {
+    pub(crate) fn head(&mut self) -> Option<Head> {
+        if self.gathered.is_some() {
+            return self.gather();
+        }
         let received = self.rx.peek()?;
         let (slot, start) = self.place(received.addr)?;
         let wire_bytes = received.len as usize;
         let stamp_ns = stamp_before(self.slot(slot)?, start);
-        Some(Head {
+        Some(head_of(
             wire_bytes,
-            captured_bytes: wire_bytes.min(self.slot_bytes - start),
-            start,
-            stamp_ns: stamp_ns.unwrap_or_else(clock::now_ns),
-            checksum: ChecksumState::Unmarked,
-            vlan_tag: None,
-            segmentation: None,
-            kept_whole: false,
-        })
+            start..start + wire_bytes.min(self.slot_bytes - start),
+            stamp_ns,
+        ))
+    }
+
+    /// Copies the parts of the frame at the head together; `None`: not all of them are there.
+    fn gather(&mut self) -> Option<Head> {
+        let mut frame = self.gathered.take()?;
+        while !frame.is_whole
+            && let Some(part) = self.rx.peek()
+        {
+            self.rx.advance();
+            if let Some((slot, start)) = self.place(part.addr) {
+                let bytes = self.slot(slot).unwrap_or_default();
+                if frame.places.is_empty() {
+                    frame.stamp_ns = stamp_before(bytes, start);
+                }
+                let room = self.max_frame_bytes.saturating_sub(frame.bytes.len());
+                let end = start + (part.len as usize).min(room);
+                let taken = bytes.get(start..end).unwrap_or_default();
+                frame.bytes.extend_from_slice(taken);
+                frame.places.push(slot);
+            }
+            frame.wire_bytes += part.len as usize;
+            frame.is_whole = part.options & libc::XDP_PKT_CONTD == 0;
+        }
+        let captured = 0..frame.bytes.len();
+        let head = head_of(frame.wire_bytes, captured, frame.stamp_ns);
+        let is_whole = frame.is_whole;
+        self.gathered = Some(frame);
+        is_whole.then_some(head)
     }
 
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
+        if let Some(frame) = &self.gathered {
+            return Some(&frame.bytes);
+        }
         let (slot, _) = self.place(self.rx.peek()?.addr)?;
         self.slot(slot)
     }
 
     pub(crate) fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        let (slot, _) = self.place(self.rx.peek()?.addr)?;
-        self.slot_mut(slot)
+        if self.gathered.is_none() {
+            let (slot, _) = self.place(self.rx.peek()?.addr)?;
+            return self.slot_mut(slot);
+        }
+        self.gathered.as_mut().map(|frame| &mut frame.bytes[..])
     }
 
     pub(crate) fn release(&mut self) {
+        if let Some(frame) = &mut self.gathered {
+            for place in frame.places.drain(..) {
+                // There is room, as below.
+                self.fill.push(place);
+            }
+            self.fill.publish();
+            frame.bytes.clear();
+            (frame.wire_bytes, frame.is_whole) = (0, false);
+            return;
+        }
         let Some(received) = self.rx.peek() else {
             return;
         };
@@ -211,8 +288,11 @@ impl XdpDriver {
             return Lost::default();
         };
         // The kernel also counts frames without a free place as dropped. All other dropped frames were
-        // too long for their place.
-        let no_place = kernel.rx_fill_ring_empty_descs.unwrap_or(0);
+        // too long for their place, which none is if it may have several.
+        let no_place = match self.gathered {
+            Some(_) => kernel.rx_dropped,
+            None => kernel.rx_fill_ring_empty_descs.unwrap_or(0),
+        };
         let now = Lost {
             ring_full: kernel.rx_ring_full.unwrap_or(0) + no_place,
             oversize: kernel.rx_dropped.saturating_sub(no_place),
@@ -225,7 +305,7 @@ impl XdpDriver {
     }
 
     pub(crate) fn collected(&self) -> usize {
-        self.tx.unpublished() as usize + self.refused
+        self.collected + self.refused
     }
 
     pub(crate) fn collected_bytes(&self) -> usize {
@@ -243,36 +323,40 @@ impl XdpDriver {
 
     pub(crate) fn push(&mut self, frame: &[u8]) {
         self.collected_bytes += frame.len();
-        if self.free.is_empty() {
+        let parts = frame.len().div_ceil(self.slot_bytes);
+        if self.free.len() < parts {
             self.take_back_sent();
         }
-        if self.blocked_errno != 0 || !self.put(frame) {
+        if self.blocked_errno != 0 || self.free.len() < parts {
             self.refused += 1;
+            return;
         }
+        let mut left = frame.chunks(self.slot_bytes).peekable();
+        while let Some(part) = left.next() {
+            self.put(part, left.peek().is_some());
+        }
+        self.collected += 1;
+        self.frame_ends.push_back(self.put_until);
     }
 
-    /// Copies a frame to a free place and into the ring. False: there is none.
-    fn put(&mut self, frame: &[u8]) -> bool {
+    /// Copies a part of a frame to a free place and into the ring, which has an entry for each place.
+    /// `continues`: another part follows.
+    fn put(&mut self, part: &[u8], continues: bool) {
         let Some(slot) = self.free.pop() else {
-            return false;
+            return;
         };
         let to = self
             .slot_mut(slot)
-            .and_then(|bytes| bytes.get_mut(..frame.len()));
+            .and_then(|bytes| bytes.get_mut(..part.len()));
         if let Some(to) = to {
-            to.copy_from_slice(frame);
-            let length = u32::try_from(frame.len()).unwrap_or(u32::MAX);
-            let pushed = self.tx.push(libc::xdp_desc {
-                addr: slot,
-                len: length,
-                options: 0,
-            });
-            if pushed {
-                return true;
-            }
+            to.copy_from_slice(part);
         }
-        self.free.push(slot);
-        false
+        self.tx.push(libc::xdp_desc {
+            addr: slot,
+            len: u32::try_from(part.len()).unwrap_or(u32::MAX),
+            options: if continues { libc::XDP_PKT_CONTD } else { 0 },
+        });
+        self.put_until = self.put_until.wrapping_add(1);
     }
 
     pub(crate) fn flush(&mut self) -> Flushed {
@@ -286,7 +370,7 @@ impl XdpDriver {
                 errno => errno,
             };
         }
-        self.collected_bytes = 0;
+        (self.collected, self.collected_bytes) = (0, 0);
         self.tx.publish();
         self.blocked_errno = 0;
         let mut lost = 0;
@@ -310,12 +394,22 @@ impl XdpDriver {
                 break;
             }
         }
-        let taken = self.tx.consumed().wrapping_sub(self.counted) as usize;
-        self.counted = self.tx.consumed();
-        flushed.sent = taken.saturating_sub(lost);
+        flushed.sent = self.count_taken().saturating_sub(lost);
         flushed.failed += lost;
         self.take_back_sent();
         flushed
+    }
+
+    /// Frames of which the kernel has taken the last part since the last call.
+    fn count_taken(&mut self) -> usize {
+        let consumed = self.tx.consumed();
+        let is_taken = |end: &u32| consumed.wrapping_sub(*end).cast_signed() >= 0;
+        let mut taken = 0;
+        while self.frame_ends.front().is_some_and(is_taken) {
+            self.frame_ends.pop_front();
+            taken += 1;
+        }
+        taken
     }
 
     /// Places of frames that have been sent are free again.
@@ -340,9 +434,9 @@ impl XdpDriver {
 
     fn slot(&self, slot: u64) -> Option<&[u8]> {
         let at = self.offset(slot)?;
-        // SAFETY: the place lies in the memory, which lives as long as self. It is the head of the
-        // receive ring, so that the kernel leaves it alone until it is released, which takes
-        // `&mut self` and so ends this borrow.
+        // SAFETY: the place lies in the memory, which lives as long as self. It is that of the frame at the
+        // head, so that the kernel leaves it alone until it is released, which takes `&mut self` and
+        // so ends this borrow.
         Some(unsafe {
             std::slice::from_raw_parts(self.memory.base().add(at).as_ptr(), self.slot_bytes)
         })
@@ -393,16 +487,42 @@ impl Rings {
     }
 }
 
-/// Size of the places that frames of up to `max_frame_bytes` need.
-fn slot_bytes_for(opening: &Opening<'_>, max_frame_bytes: usize) -> Result<usize, PortError> {
-    SLOT_BYTES
-        .into_iter()
-        .find(|slot_bytes| max_frame_bytes <= slot_bytes - HEADROOM_BYTES)
-        .ok_or_else(|| PortError::TooLongForXdp {
-            name: opening.name.to_owned(),
-            frame_bytes: max_frame_bytes,
-            most: SLOT_BYTES[1] - HEADROOM_BYTES,
-        })
+/// A received frame whose parts are copied together.
+#[derive(Debug, Default)]
+struct Gathered {
+    /// The frame, or its beginning if the port does not take it.
+    bytes: Vec<u8>,
+    /// Length of the parts that have come.
+    wire_bytes: usize,
+    stamp_ns: Option<u64>,
+    /// Places of the parts that have come.
+    places: Vec<u64>,
+    /// The last part has come.
+    is_whole: bool,
+}
+
+/// The head of a frame that is at `captured` of [`XdpDriver::bytes`].
+fn head_of(wire_bytes: usize, captured: Range<usize>, stamp_ns: Option<u64>) -> Head {
+    Head {
+        wire_bytes,
+        captured_bytes: captured.len(),
+        start: captured.start,
+        stamp_ns: stamp_ns.unwrap_or_else(clock::now_ns),
+        checksum: ChecksumState::Unmarked,
+        vlan_tag: None,
+        segmentation: None,
+        kept_whole: false,
+    }
+}
+
+/// Size of the places for frames of up to `max_frame_bytes`, and how many of them a received frame needs
+/// at most.
+fn slots_for(max_frame_bytes: usize) -> (usize, usize) {
+    let needed = |slot_bytes: usize| max_frame_bytes.div_ceil(slot_bytes - HEADROOM_BYTES);
+    let [_, longest] = SLOT_BYTES;
+    let slot_bytes = SLOT_BYTES.into_iter().find(|slot| needed(*slot) == 1);
+    let slot_bytes = slot_bytes.unwrap_or(longest);
+    (slot_bytes, needed(slot_bytes))
 }
 
 /// Refuses an interface with several receive queues: only frames of [`QUEUE`] would be received.
@@ -459,10 +579,13 @@ fn stamp_before(slot: &[u8], start: usize) -> Option<u64> {
 }
 
 /// Binds to the interface's queue. The kernel releases a closed socket's queue a moment after the close,
-/// so a port that is opened again at once finds the queue busy and retries.
-fn bind(fd: BorrowedFd<'_>, interface_index: i32) -> io::Result<()> {
+/// so a port that is opened again at once finds the queue busy and retries. `has_parts`: frames may have several
+/// parts.
+fn bind(fd: BorrowedFd<'_>, interface_index: i32, has_parts: bool) -> io::Result<()> {
     let index = u32::try_from(interface_index).map_err(|_| io::ErrorKind::InvalidInput)?;
-    let address = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP, index, QUEUE);
+    let mut flags = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
+    flags.set(SocketAddrXdpFlags::XDP_USE_SG, has_parts);
+    let address = SocketAddrXdp::new(flags, index, QUEUE);
     let mut tries = 0;
     loop {
         let bound = rustix::net::bind(fd, &address);

@@ -24,6 +24,8 @@ const HELPER_REDIRECT_MAP: i32 = 51;
 const HELPER_XDP_ADJUST_META: i32 = 54;
 const PSEUDO_MAP_FD: u8 = 1;
 const XDP_PASS: i32 = 2;
+/// The program also takes frames that are not in one piece (Linux 5.18).
+const HAS_FRAGS: u32 = 1 << 5;
 // Fields of struct xdp_md.
 const MD_DATA: i16 = 0;
 const MD_DATA_META: i16 = 8;
@@ -57,7 +59,7 @@ pub(crate) struct Program {
 
 impl Program {
     /// Puts the program on the interface `index`; frames of queue 0 go to `socket`. In the driver
-    /// if it lets us, else behind it.
+    /// if it lets us, else behind it. `has_parts`: frames may have several parts.
     ///
     /// # Errors
     /// The kernel's: EPERM without the rights, EBUSY or EEXIST if there is a program already.
@@ -65,9 +67,11 @@ impl Program {
         map: BorrowedFd<'_>,
         socket: BorrowedFd<'_>,
         index: i32,
+        has_parts: bool,
     ) -> io::Result<Program> {
         update_map(map, 0, socket)?;
-        let program = load(&instructions(map.as_raw_fd()))?;
+        let flags = if has_parts { HAS_FRAGS } else { 0 };
+        let program = load(&instructions(map.as_raw_fd()), flags)?;
         let index = u32::try_from(index).map_err(|_| io::ErrorKind::InvalidInput)?;
         let in_driver = link(program.as_fd(), index, Place::Driver);
         let (link, place) = match in_driver {
@@ -184,7 +188,7 @@ fn update_map(map: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) -> io::Re
     done.map(|_| ())
 }
 
-fn load(instructions: &[Instruction]) -> io::Result<OwnedFd> {
+fn load(instructions: &[Instruction], flags: u32) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Attributes {
         program_type: u32,
@@ -210,7 +214,7 @@ fn load(instructions: &[Instruction]) -> io::Result<OwnedFd> {
             license: LICENSE.as_ptr().expose_provenance() as u64,
             log: [0; 4],
             kernel_version: 0,
-            flags: 0,
+            flags,
             name: NAME,
             interface_index: 0,
             expected_attach_type: ATTACH_XDP,

@@ -11,7 +11,8 @@ use common::{
     succeeds, waiter_for,
 };
 use ports::{
-    LinkState, Port, PortDriver, PortError, PortMode, PortOptions, Waiter, checksum, clock,
+    LinkState, MAX_RX_FRAMES, Port, PortDriver, PortError, PortMode, PortOptions, Waiter, checksum,
+    clock,
 };
 
 fn options() -> PortOptions {
@@ -127,6 +128,121 @@ fn what_does_not_fit_is_counted() {
     });
 }
 
+/// Frames of one place, of several, and with an MTU of 9000 the longest.
+const LENGTHS: [usize; 9] = [60, 3_840, 3_841, 4_096, 4_097, 7_680, 7_681, 8_192, 9_014];
+
+/// Options of a port for interfaces with an MTU of 9000, which this sets; `None`, loudly, where AF_XDP has no
+/// frames of several parts.
+fn long_frames(interfaces: &[&str]) -> Option<PortOptions> {
+    for interface in interfaces {
+        ip(&format!("link set {interface} mtu 9000"));
+    }
+    // So few that the rings wrap around many times.
+    let few = PortOptions {
+        rx_frames: 32,
+        tx_batch_frames: 16,
+        tx_buffer_bytes: 64 * 4096,
+        ..options()
+    };
+    if let Some(error @ PortError::TooLongForXdp { .. }) = Port::open(interfaces[0], &few).err() {
+        not_run("frames of several parts", &error.to_string());
+        return None;
+    }
+    open_xdp(interfaces[0], &few).map(|_| few)
+}
+
+/// Frames of all [`LENGTHS`] cross whole, in order.
+fn exchange_long(from: &mut Port, to: &mut Port) {
+    let mut waiter = waiter_for(&[from, to]);
+    let before = from.statistics();
+    let rounds = 40;
+    for round in 0..rounds {
+        for (i, length) in LENGTHS.into_iter().enumerate() {
+            from.send(&frame(length, round + i as u8)).expect("fits");
+        }
+        from.flush();
+        for (i, length) in LENGTHS.into_iter().enumerate() {
+            let (bytes, _) = receive_where(to, &mut waiter, |_| true);
+            assert_eq!(bytes, frame(length, round + i as u8), "{length} bytes");
+        }
+    }
+    let (there, here) = (from.statistics(), to.statistics());
+    let sent = u64::from(rounds) * LENGTHS.len() as u64;
+    assert_eq!(there.tx_frames - before.tx_frames, sent, "{there:?}");
+    assert_eq!(there.tx_failed, 0, "{there:?}");
+    assert_eq!((here.rx_ring_full, here.rx_oversize), (0, 0), "{here:?}");
+}
+
+#[test]
+fn frames_longer_than_a_place_cross() {
+    in_namespace("frames_longer_than_a_place_cross", || {
+        let Some(options) = long_frames(&["va", "vb", "vc", "vd"]) else {
+            return;
+        };
+        let mut a = open_packet("va");
+        let mut b = Port::open("vb", &options).expect("as the first");
+        exchange_long(&mut a, &mut b);
+        exchange_long(&mut b, &mut a);
+        let mut c = Port::open("vc", &options).expect("as the first");
+        let mut d = Port::open("vd", &options).expect("as the first");
+        exchange_long(&mut c, &mut d);
+    });
+}
+
+#[test]
+fn what_is_longer_than_the_port_takes_or_its_places_hold_is_counted() {
+    in_namespace(
+        "what_is_longer_than_the_port_takes_or_its_places_hold_is_counted",
+        || {
+            let Some(options) = long_frames(&["va", "vb"]) else {
+                return;
+            };
+            let most = PortOptions {
+                max_frame_bytes: Some(5_000),
+                ..options
+            };
+            let mut a = open_packet("va");
+            let mut b = Port::open("vb", &most).expect("as the first");
+            let mut waiter = waiter_for(&[&b]);
+            for (bytes, seed) in [(5_001, 1), (9_014, 2), (5_000, 3)] {
+                a.send(&frame(bytes, seed)).expect("fits");
+            }
+            a.flush();
+            let (received, _) = receive_where(&mut b, &mut waiter, |_| true);
+            assert_eq!(received, frame(5_000, 3));
+            assert_eq!(b.statistics().rx_oversize, 2);
+            let sent = 200;
+            for i in 0..sent {
+                a.send(&frame(5_000, i)).expect("fits");
+            }
+            a.flush();
+            let start = Instant::now();
+            while b.statistics().rx_frames + b.statistics().rx_ring_full < 1 + u64::from(sent) {
+                while b.receive(clock::now_ns()).is_some() {}
+                assert!(start.elapsed() < PATIENCE, "{:?}", b.statistics());
+            }
+            let statistics = b.statistics();
+            assert!(statistics.rx_ring_full > 0, "{statistics:?}");
+            assert_eq!(statistics.rx_oversize, 2, "{statistics:?}");
+        },
+    );
+}
+
+#[test]
+fn a_ring_without_end_is_refused() {
+    in_namespace("a_ring_without_end_is_refused", || {
+        let Some(options) = long_frames(&["vb"]) else {
+            return;
+        };
+        let many = PortOptions {
+            rx_frames: MAX_RX_FRAMES,
+            ..options
+        };
+        let error = Port::open("vb", &many).err().expect("refused");
+        assert!(matches!(error, PortError::RingTooLarge { .. }), "{error}");
+    });
+}
+
 #[test]
 fn checksums_that_the_sender_left_out_are_completed() {
     in_namespace("checksums_that_the_sender_left_out_are_completed", || {
@@ -172,9 +288,6 @@ fn interfaces_it_cannot_serve_are_refused() {
         if open_xdp("vb", &options()).is_none() {
             return;
         }
-        ip("link add vm mtu 9000 type veth peer name vn");
-        let error = refusal("vm");
-        assert!(matches!(error, PortError::TooLongForXdp { .. }), "{error}");
         ip("link add vq numrxqueues 4 type veth peer name vr");
         let error = refusal("vq");
         let expected = matches!(error, PortError::ManyQueues { queues: 4, .. });
