@@ -53,6 +53,9 @@ COLLECTIONS = (
     ),
     # Programs for the benchmark: plain v1model, the same for every target.
     Collection(HERE.parent / "tests" / "bench" / "programs", ("router",), {"v1model": []}),
+    Collection(
+        HERE.parent / "examples" / "queues", ("marker",), {"pacing_switch": ["--emit-externs"]}
+    ),
 )
 
 

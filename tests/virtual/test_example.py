@@ -1,4 +1,4 @@
-"""examples/virtual: the documented command prints the documented output."""
+"""The examples in virtual time: the documented commands print the documented output."""
 
 from __future__ import annotations
 
@@ -6,22 +6,29 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
+import pytest
 from virtual_switch import REPOSITORY, binary
 
-EXAMPLE = REPOSITORY / "examples" / "virtual"
+EXAMPLES = REPOSITORY / "examples"
+EXAMPLE = EXAMPLES / "virtual"
 
 
-def test_documented_command() -> None:
+@pytest.mark.parametrize("example", ["virtual", "queues"])
+def test_documented_command(example: str) -> None:
     """The first command of the README, from the top of the repository, and its output."""
-    text = (EXAMPLE / "README.md").read_text()
-    command = re.search(r"^    (examples/virtual/run.*)$", text, re.MULTILINE)
-    output = re.search(r"^```\n(packet .*?)^```$", text, re.MULTILINE | re.DOTALL)
+    text = (EXAMPLES / example / "README.md").read_text()
+    command = re.search(r"^    (\S.*)$", text, re.MULTILINE)
+    output = re.search(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert command is not None
     assert output is not None
+    words = shlex.split(command[1])
+    if words[0] == "build/venv/bin/python":
+        words[0] = sys.executable
     ended = subprocess.run(
-        shlex.split(command[1]),
+        words,
         cwd=REPOSITORY,
         env=os.environ | {"PACING_SWITCH": str(binary())},
         capture_output=True,

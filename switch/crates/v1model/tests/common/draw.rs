@@ -67,6 +67,7 @@ pub fn programs() -> Vec<PathBuf> {
         "tests/bench/programs/compiled/v1model",
         "p4src/compiled/pacing_switch",
         "p4src/compiled/bmv2",
+        "examples/queues/compiled/pacing_switch",
     ]
     .map(|folder| root.join(folder))
     .to_vec();
