@@ -31,7 +31,7 @@ fn switch(engine: Engine, queues: usize) -> Switch {
         engine,
         ..SwitchConfig::default()
     };
-    let mut switch = with_slow_ports(config);
+    let mut switch = with_slow_ports(config, None);
     let settings = (queues > 0).then(|| QueueSettings::strict(queues));
     switch.set_queues(OUT, settings).expect("in range");
     let program = String::from_utf8(small_program("queues")).expect("text");

@@ -62,9 +62,13 @@ pub fn compiled(target: &str, program: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Ports 1 and 2 of 100 Mbit/s, and no program.
-pub fn with_slow_ports(config: SwitchConfig) -> Switch {
-    let mut switch = Switch::new(config, Limits::default());
+/// Ports 1 and 2 of 100 Mbit/s, and no program. `buffer_bytes`: that ports may share.
+pub fn with_slow_ports(config: SwitchConfig, buffer_bytes: Option<u64>) -> Switch {
+    let limits = Limits {
+        buffer_bytes,
+        ..Limits::default()
+    };
+    let mut switch = Switch::new(config, limits);
     for port in [1, 2] {
         let config = PortConfig {
             line_rate_bps: Some(100_000_000),
