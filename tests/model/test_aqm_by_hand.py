@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate
 from math import sqrt
+from pathlib import Path
 
 import pytest
 
@@ -151,6 +154,67 @@ def test_codel_drops_ever_sooner() -> None:
         due += interval_ns / sqrt(number)
         assert due <= at_ns + number
         assert at_ns < due + step_ns
+
+
+COUNTS = range(1, 10_001)
+LINUX_ONE_Q16 = 0xFFFF
+LINUX_TIME_SHIFT = 10
+"""Linux's CoDel counts time in units of 1,024 ns."""
+
+
+def codel_steps_ns(interval_ns: int) -> list[int]:
+    """The times from drop to drop for each of the counts."""
+    config = CodelConfig(5 * MS, interval_ns, ecn=False)
+    return [Codel(config, count=count).control_law(0) for count in COUNTS]
+
+
+@pytest.mark.parametrize("interval_ns", [1, 999_983, 100 * MS, 10_000 * MS])
+def test_codel_control_law_is_exact(interval_ns: int) -> None:
+    """RFC 8289, section 5: INTERVAL / sqrt(count), rounded down to a nanosecond."""
+    for count, step_ns in zip(COUNTS, codel_steps_ns(interval_ns), strict=True):
+        assert step_ns**2 * count <= interval_ns**2 < (step_ns + 1) ** 2 * count
+
+
+def linux_inverse_q16(before_q16: int, count: int) -> int:
+    """1 / sqrt(count) as Linux has it, in 2^-16, after the value of another count.
+
+    One Newton step, x / 2 * (3 - count * x^2), rounded down.
+    """
+    return before_q16 * ((3 << 32) - count * before_q16**2) >> 33
+
+
+def linux_inverses_q16() -> list[int]:
+    """1 / sqrt(count) of Linux in a dropping state, count by count."""
+    return list(accumulate(COUNTS[1:], linux_inverse_q16, initial=LINUX_ONE_Q16))
+
+
+def percent(of: Sequence[int], beside: Sequence[int]) -> list[float]:
+    """How far values are from others."""
+    return [100 * (one / other - 1) for one, other in zip(of, beside, strict=True)]
+
+
+def test_codel_beside_the_fixed_point_of_linux() -> None:
+    """The table of docs/queues.md, and the bounds below it."""
+    interval_ns = 100 * MS
+    interval = interval_ns >> LINUX_TIME_SHIFT
+    inverses = linux_inverses_q16()
+    linux = [interval * inverse >> 16 << LINUX_TIME_SHIFT for inverse in inverses]
+    here = codel_steps_ns(interval_ns)
+    single = percent(linux, here)
+    summed = percent(list(accumulate(linux)), list(accumulate(here)))
+    docs = (Path(__file__).parents[2] / "docs" / "queues.md").read_text(encoding="utf-8")
+    for at in (1, 2, 3, 5, 10, 100, 1_000, 10_000):
+        ours, theirs = here[at - 1], linux[at - 1]
+        row = f"| {at:,} | {ours:,} | {theirs:,} | {single[at - 1]:.3f} | {summed[at - 1]:.3f} |"
+        assert row in docs.splitlines()
+    assert max(single) < 0
+    assert min(single[2:]) > -2.6
+    assert min(single[6:]) > -0.74
+    assert min(single[11:]) > -0.27
+    # CoDel begins to drop again, with a half or a tenth of the count.
+    for count, short in ((50, -11.6), (10, -54.2)):
+        again = linux_inverse_q16(inverses[100 - 1], count)
+        assert 100 * (again * sqrt(count) / (1 << 16) - 1) == pytest.approx(short, abs=0.05)
 
 
 def test_codel_leaves_a_frame() -> None:

@@ -141,3 +141,55 @@ impl Codel {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The largest s with s^2 * count <= INTERVAL^2.
+    fn step_ns(interval_ns: u64, count: u32) -> u64 {
+        let square = |ns: u64| u128::from(ns) * u128::from(ns);
+        let (mut low, mut high) = (0, interval_ns);
+        while low < high {
+            let middle = low + (high - low).div_ceil(2);
+            if square(middle) * u128::from(count) <= square(interval_ns) {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
+        }
+        low
+    }
+
+    /// RFC 8289, section 5: drop after drop comes INTERVAL / sqrt(count) later, rounded down to a nanosecond.
+    #[test]
+    fn ten_thousand_drops_come_at_their_nanosecond() {
+        for interval_ns in [999_983, 100_000_000, 10_000_000_000] {
+            let config = CodelConfig {
+                target_ns: 1,
+                interval_ns,
+                ecn: false,
+            };
+            let mut codel = Codel::new();
+            // More than the target and a full-sized frame are always waiting.
+            let mut verdict = |now_ns| {
+                let packet = Leaving {
+                    now_ns,
+                    sojourn_ns: interval_ns,
+                    left_bytes: 2 * LARGEST_BYTES,
+                    ecn_capable: false,
+                };
+                codel.leaving(&config, &packet)
+            };
+            assert_eq!(verdict(1), Verdict::Keep);
+            let mut due_ns = 1 + interval_ns;
+            for count in 1..=10_000 {
+                assert_eq!(verdict(due_ns - 1), Verdict::Keep, "count {count}");
+                assert_eq!(verdict(due_ns), Verdict::Drop, "count {count}");
+                // The packet behind it leaves.
+                assert_eq!(verdict(due_ns), Verdict::Keep, "count {count}");
+                due_ns += step_ns(interval_ns, count);
+            }
+        }
+    }
+}
