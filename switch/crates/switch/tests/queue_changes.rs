@@ -126,12 +126,12 @@ fn changed(change: usize) -> QueueSettings {
     let buffers = [None, Some(Buffer::OfPort(150_000)), Some(Buffer::OfSwitch)];
     let buffer = buffers[change / 5 % 3];
     let one = OneQueue {
-        fifo_bytes: (change % 2 == 0).then_some(30_000),
-        fifo_packets: (change % 7 == 0).then_some(9),
+        fifo_bytes: change.is_multiple_of(2).then_some(30_000),
+        fifo_packets: change.is_multiple_of(7).then_some(9),
         buffer_share_ppm: buffer.is_some().then_some(500_000),
         rate_bps: (change % 11 < 5).then_some(20_000_000),
-        min_rate_bps: (change % 4 == 0).then_some(5_000_000),
-        aqm: (change % 13 == 0).then(|| "none".to_owned()),
+        min_rate_bps: change.is_multiple_of(4).then_some(5_000_000),
+        aqm: change.is_multiple_of(13).then(|| "none".to_owned()),
         ..OneQueue::default()
     };
     QueueSettings {
