@@ -115,6 +115,20 @@ def test_without_an_answer_there_is_no_advice() -> None:
         advice.rate_for(packets, 1518)
 
 
+def test_periodic_bursts_need_what_one_of_them_needs() -> None:
+    """The mean from the first packet to the last is above the bursts' rate."""
+    packets = advice.Packets()
+    for n in range(1000):
+        # 100 frames at 1 Gbit/s each 10 ms: 100 Mbit/s.
+        packets.add(n // 100 * 10_000_000 + n % 100 * 10_000, 1250)
+    at_its_rate = advice.fifo_for(packets, 100_000_000)
+    assert at_its_rate.needed_bytes == max(packets.peaks(100_000_000))
+    assert at_its_rate.needed_bytes < 100 * 1250
+    with pytest.raises(advice.NoAdviceError, match="the queue does not empty"):
+        advice.fifo_for(packets, 90_000_000)
+    assert advice.rate_for(packets, 200_000).rate_bps < 101_000_000
+
+
 def write_traffic(path: Path) -> Capture:
     capture = Traffic("bursts", seed=5003, seconds=1).capture(0)
     frame = bytes.fromhex("020000000002020000000001900000")

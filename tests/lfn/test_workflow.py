@@ -107,6 +107,13 @@ def test_runs_are_made_once_the_longest_first_and_not_again(
     ]
     assert workflow.make(plan, AT_ONCE, lock) == {}
     assert steps(plan) == []
+    # A result that is removed is made again, and what is made of it.
+    plan.result(SHORT).unlink()
+    assert workflow.make(plan, AT_ONCE, lock) == {}
+    assert steps(plan) == [f"runs {SHORT}", "table other", "report"]
+    plan.table("other").unlink()
+    assert workflow.make(plan, AT_ONCE, lock) == {}
+    assert steps(plan) == ["table other", "report"]
     # After a change of the tables' sources, the tables are made again, and no run.
     changed = Plan(**{**vars(plan), "tables_made_of": "2"})
     assert workflow.make(changed, AT_ONCE, lock) == {}

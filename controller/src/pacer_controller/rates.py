@@ -132,7 +132,7 @@ def _parse_text(text: str) -> tuple[int, int]:
         shown = whole + (f".{decimals}" if decimals else "")
         raise RateError(
             f"unit {unit!r} may mean bits or bytes: write {shown}{prefix}bit for bits, "
-            f"or {shown}{prefix}B/s for bytes per second"
+            f"or {shown}{prefix.upper()}B/s for bytes per second"
         )
     raise RateError(f"{_quote(text)} has an unknown unit {unit!r}")
 

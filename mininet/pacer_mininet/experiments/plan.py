@@ -67,6 +67,11 @@ class Plan:
         """Return the file of an experiment's table."""
         return self.directory / f"{name}.json"
 
+    @property
+    def report(self) -> Path:
+        """The file of the report."""
+        return self.directory.parent / "report.html"
+
     def log(self, made: str) -> Path:
         """Return the file with the messages of a step: of a run's key or an experiment's name."""
         return self.directory / "logs" / f"{made}.log"

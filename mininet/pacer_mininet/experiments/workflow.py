@@ -45,6 +45,7 @@ def make(plan: Plan, options: Sequence[str], lock: IO[str]) -> dict[str, str]:
         WorkflowError: nothing could be made.
 
     """
+    _make_again(plan)
     for made in (*plan.missing(), *plan.experiments):
         # Files read afterwards belong to this pass.
         plan.log(made).unlink(missing_ok=True)
@@ -64,6 +65,19 @@ def make(plan: Plan, options: Sequence[str], lock: IO[str]) -> dict[str, str]:
     if not failed:
         raise WorkflowError(f"Snakemake failed; its log is in {plan.directory.parent}/.snakemake")
     return failed
+
+
+def _make_again(plan: Plan) -> None:
+    """Remove tables of missing runs, and the report of a missing table.
+
+    Snakemake does not make a missing input of a file that is newer than all others.
+    """
+    missing = set(plan.missing())
+    for name, keys in plan.experiments.items():
+        if missing.intersection(keys):
+            plan.table(name).unlink(missing_ok=True)
+    if not all(plan.table(name).exists() for name in plan.experiments):
+        plan.report.unlink(missing_ok=True)
 
 
 def _said(log: Path) -> str:

@@ -90,6 +90,25 @@ class Packets:
         elapsed_ns = self._times_ns[-1] - self._times_ns[0]
         return (sum(self._lengths) - self._lengths[-1]) * 8 * NS_PER_S / elapsed_ns
 
+    def overloads(self, rate_bps: int) -> bool:
+        """Whether the packets seem to come faster than a rate for ever.
+
+        Their mean rate lacks the time after the last burst, so periodic bursts have too high a mean
+        in a short capture. But their queue empties again and again: it does not, for the longer
+        half of the capture, where packets come too fast.
+        """
+        if self.mean_bps() <= rate_bps * (1 + ROUNDING):
+            return False
+        time_per_byte_q24 = rates.time_per_byte_q24(rate_bps)
+        begun_ns = free_q24 = 0
+        for at_ns, length in zip(self._times_ns, self._lengths, strict=True):
+            at_q24 = at_ns << rates.FRACTION_BITS
+            if free_q24 <= at_q24:
+                begun_ns, free_q24 = at_ns, at_q24
+            free_q24 += length * time_per_byte_q24
+        first_ns, last_ns = self._times_ns[0], self._times_ns[-1]
+        return 2 * (last_ns - begun_ns) > last_ns - first_ns
+
     def peaks(self, rate_bps: int) -> Counter[int]:
         """Return how many busy periods reach a number of bytes at their peak.
 
@@ -132,10 +151,13 @@ def fifo_for(packets: Packets, rate_bps: int) -> Advice:
     mean_bps = packets.mean_bps()
     if not mean_bps:
         raise NoAdviceError("too few packets")
-    if mean_bps > rate_bps * (1 + ROUNDING):
+    if packets.overloads(rate_bps):
         whole_bps = round(mean_bps)
         mean = rates.format_rate(round(whole_bps, MEAN_DIGITS - len(str(whole_bps))))
-        raise NoAdviceError(f"packets come at {mean} in the mean: in time no FIFO is large enough")
+        raise NoAdviceError(
+            f"packets come at {mean} in the mean, and the queue does not empty: in time no FIFO is "
+            "large enough, or the capture is too short"
+        )
     return _advice(packets.peaks(rate_bps), rate_bps, packets.longest)
 
 
@@ -148,25 +170,29 @@ def rate_for(packets: Packets, fifo_bytes: int) -> Advice:
         NoAdviceError: the FIFO is too small at any rate, or there are too few packets.
 
     """
-    below = packets.mean_bps()
-    if not below:
+    mean_bps = packets.mean_bps()
+    if not mean_bps:
         raise NoAdviceError("too few packets")
-    above = below
-    while True:
-        above *= 2
-        best = _advice(packets.peaks(math.ceil(above)), math.ceil(above), packets.longest)
-        if best.fifo_bytes <= fifo_bytes:
-            break
+
+    def fitting(rate_bps: float) -> Advice | None:
+        whole_bps = math.ceil(rate_bps)
+        if packets.overloads(whole_bps):
+            return None
+        found = _advice(packets.peaks(whole_bps), whole_bps, packets.longest)
+        return found if found.fifo_bytes <= fifo_bytes else None
+
+    # Of two bursts, the mean rate has the time of one.
+    below, above = mean_bps / 2, mean_bps
+    while (best := fitting(above)) is None:
         if above > MAX_RATE_BPS:
             raise NoAdviceError(f"a FIFO of {fifo_bytes} bytes is too small at any rate")
-        below = above
+        below, above = above, 2 * above
     while above > below * RATE_STEP:
         between = math.sqrt(above * below)
-        tried = _advice(packets.peaks(math.ceil(between)), math.ceil(between), packets.longest)
-        if tried.fifo_bytes <= fifo_bytes:
-            above, best = between, tried
-        else:
+        if (tried := fitting(between)) is None:
             below = between
+        else:
+            above, best = between, tried
     return best
 
 

@@ -89,6 +89,8 @@ def advise(source: str, bottleneck: str | None, fifo: str | None, per_flow: bool
         if count == advice.PACKETS_MAX:
             raise UsageError(f"{source}: more than {count} packets; give a shorter capture")
         flows.setdefault(flow, advice.Packets()).add(packet.at_ns, packet.length + FCS_BYTES)
+    if not flows:
+        raise UsageError(f"{source}: no whole packet in it")
     advised: list[dict[str, Any]] = []
     for flow, packets in flows.items():
         try:
