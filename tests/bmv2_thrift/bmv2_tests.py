@@ -116,7 +116,8 @@ def _parser_as_today(parser: dict[str, Any]) -> dict[str, Any]:
 
 def _pipeline_as_today(pipeline: dict[str, Any], numbers: dict[str, int]) -> dict[str, Any]:
     """A pipeline whose tables have numbers of actions, and which has its action profiles."""
-    tables, profiles = [], []
+    tables: list[dict[str, Any]] = []
+    profiles: list[dict[str, Any]] = []
     for old in pipeline["tables"]:
         table = {"action_ids": [numbers[name] for name in old["actions"]]} | old
         if name := table.pop("act_prof_name", None):

@@ -8,12 +8,12 @@ use std::process::Command;
 use std::time::Instant;
 
 use common::{
-    INSIDE, PATIENCE, exchange, frame, in_namespace, ip, receive_where, run, segmenting_socket,
-    succeeds, waiter_for,
+    INSIDE, PATIENCE, exchange, frame, in_namespace, ip, not_run, receive_where, run,
+    segmenting_socket, succeeds, waiter_for,
 };
 use ports::{
-    LinkState, Port, PortError, PortOptions, PortStatistics, SendRefused, Waiter, WaiterOptions,
-    checksum, clock,
+    LinkState, Port, PortDriver, PortError, PortOptions, PortStatistics, SendRefused, Sending,
+    Waiter, WaiterOptions, checksum, clock,
 };
 
 fn open(interface: &str) -> Port {
@@ -187,87 +187,139 @@ fn partial_checksums_are_completed() {
 #[test]
 fn tcp_crosses_a_forwarder() {
     in_namespace("tcp_crosses_a_forwarder", || {
-        // vb and vc are the forwarder's; va stays here; vd goes to a namespace of its own, held
-        // open by a child.
-        let mut holder = Command::new("unshare")
-            .args(["--net", "sleep", "600"])
-            .spawn()
-            .expect("a second namespace");
-        let pid = holder.id().to_string();
-        let own = std::fs::read_link("/proc/self/ns/net").expect("own namespace");
-        let theirs = format!("/proc/{pid}/ns/net");
-        let start = Instant::now();
-        while std::fs::read_link(&theirs).is_ok_and(|namespace| namespace == own) {
-            assert!(start.elapsed() < PATIENCE, "no second namespace");
-            std::thread::yield_now();
-        }
-        ip(&format!("link set vd netns {pid}"));
-        let there = |arguments: &[&str]| {
-            let mut all = vec!["--net", "--target", &pid];
-            all.extend(arguments);
-            run("nsenter", &all);
-        };
-        there(&["ip", "address", "add", "10.0.0.2/24", "dev", "vd"]);
-        there(&["ip", "link", "set", "vd", "up"]);
-        there(&["ip", "link", "set", "lo", "up"]);
-        ip("address add 10.0.0.1/24 dev va");
-        let mut ports = [open("vb"), open("vc")];
-        let mut waiter = waiter_for(&[&ports[0], &ports[1]]);
-        let waker = waiter.waker();
-        let forwarder = std::thread::spawn(move || {
-            let mut now_ns = clock::now_ns();
-            loop {
-                let woken = waiter.wait(now_ns, None, |_| false).expect("waits");
-                if woken.called {
-                    return ports.map(|mut port| port.statistics());
-                }
-                now_ns = clock::now_ns();
-                let [left, right] = &mut ports;
-                forward(left, right, now_ns);
-                forward(right, left, now_ns);
-            }
-        });
-
-        // The listener's socket must be made inside the other namespace: a thread enters it.
-        let namespace = std::fs::File::open(&theirs).expect("the other namespace");
-        let receiver = std::thread::spawn(move || {
-            let entered = enter(&namespace);
-            assert!(entered, "setns");
-            let listener = TcpListener::bind(SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 5001))
-                .expect("binds");
-            let (mut stream, _) = listener.accept().expect("accepts");
-            let mut bytes = Vec::new();
-            stream.read_to_end(&mut bytes).expect("reads");
-            bytes
-        });
-        let start = Instant::now();
-        let mut stream = loop {
-            match TcpStream::connect("10.0.0.2:5001") {
-                Ok(stream) => break stream,
-                Err(error) => assert!(start.elapsed() < PATIENCE, "{error}"),
-            }
-        };
-        let data: Vec<u8> = (0..3_000_000u32).map(|i| (i / 7) as u8).collect();
-        stream.write_all(&data).expect("writes");
-        drop(stream);
-        let received = receiver.join().expect("receiver");
-        waker.wake();
-        let [left, right] = forwarder.join().expect("forwarder");
-        holder.kill().expect("ends");
-        let _ = holder.wait();
-        assert!(received == data, "TCP delivered other bytes");
-        assert!(left.rx_trains > 10, "{left:?}");
-        assert!(left.rx_frames > 2_000, "{left:?}");
-        let spoilt = left.rx_checksums_unfinished + left.rx_runt + left.rx_oversize;
-        assert_eq!(spoilt, 0, "{left:?}");
-        let failed = |statistics: &PortStatistics| statistics.tx_failed;
-        assert_eq!(failed(&left) + failed(&right), 0, "{left:?} {right:?}");
+        tcp_crosses(&PortOptions::default(), false);
     });
+}
+
+#[test]
+fn tcp_in_a_tunnel_crosses_a_forwarder() {
+    in_namespace("tcp_in_a_tunnel_crosses_a_forwarder", || {
+        tcp_crosses(&PortOptions::default(), true);
+    });
+}
+
+#[test]
+fn tcp_in_a_tunnel_crosses_a_forwarder_by_af_xdp() {
+    in_namespace("tcp_in_a_tunnel_crosses_a_forwarder_by_af_xdp", || {
+        let options = PortOptions {
+            driver: PortDriver::AfXdp,
+            ..PortOptions::default()
+        };
+        if let Some(error) = Port::open("vb", &options).err() {
+            not_run("TCP in a tunnel by AF_XDP", &error.to_string());
+            return;
+        }
+        tcp_crosses(&options, true);
+    });
+}
+
+/// TCP between two hosts with their offloads on, `in_tunnel` of VXLAN, through ports that forward.
+fn tcp_crosses(options: &PortOptions, in_tunnel: bool) {
+    // vb and vc are the forwarder's; va stays here; vd goes to a namespace of its own, held
+    // open by a child.
+    let mut holder = Command::new("unshare")
+        .args(["--net", "sleep", "600"])
+        .spawn()
+        .expect("a second namespace");
+    let pid = holder.id().to_string();
+    let own = std::fs::read_link("/proc/self/ns/net").expect("own namespace");
+    let theirs = format!("/proc/{pid}/ns/net");
+    let start = Instant::now();
+    while std::fs::read_link(&theirs).is_ok_and(|namespace| namespace == own) {
+        assert!(start.elapsed() < PATIENCE, "no second namespace");
+        std::thread::yield_now();
+    }
+    ip(&format!("link set vd netns {pid}"));
+    let there = |arguments: &[&str]| {
+        let mut all = vec!["--net", "--target", &pid];
+        all.extend(arguments);
+        run("nsenter", &all);
+    };
+    there(&["ip", "address", "add", "10.0.0.2/24", "dev", "vd"]);
+    there(&["ip", "link", "set", "vd", "up"]);
+    there(&["ip", "link", "set", "lo", "up"]);
+    ip("address add 10.0.0.1/24 dev va");
+    let mut address = Ipv4Addr::new(10, 0, 0, 2);
+    if in_tunnel {
+        let kind = "type vxlan id 42 dstport 4789";
+        let ends = "local 10.0.0.1 remote 10.0.0.2 dev va";
+        if !succeeds("ip", &format!("link add vx {kind} {ends}")) {
+            not_run("TCP in a tunnel", "this kernel has no VXLAN");
+            holder.kill().expect("ends");
+            let _ = holder.wait();
+            return;
+        }
+        let ends = "local 10.0.0.2 remote 10.0.0.1 dev vd";
+        let added = format!("ip link add vx {kind} {ends}");
+        there(&added.split(' ').collect::<Vec<_>>());
+        there(&["ip", "address", "add", "10.1.0.2/24", "dev", "vx"]);
+        there(&["ip", "link", "set", "vx", "up"]);
+        ip("address add 10.1.0.1/24 dev vx");
+        ip("link set vx up");
+        address = Ipv4Addr::new(10, 1, 0, 2);
+    }
+    let open = |interface| Port::open(interface, options).expect("port opens");
+    let mut ports = [open("vb"), open("vc")];
+    let mut waiter = waiter_for(&[&ports[0], &ports[1]]);
+    let waker = waiter.waker();
+    let forwarder = std::thread::spawn(move || {
+        let mut now_ns = clock::now_ns();
+        loop {
+            let woken = waiter.wait(now_ns, None, |_| false).expect("waits");
+            if woken.called {
+                return ports.map(|mut port| port.statistics());
+            }
+            now_ns = clock::now_ns();
+            let [left, right] = &mut ports;
+            forward(left, right, now_ns);
+            forward(right, left, now_ns);
+        }
+    });
+
+    // The listener's socket must be made inside the other namespace: a thread enters it.
+    let namespace = std::fs::File::open(&theirs).expect("the other namespace");
+    let receiver = std::thread::spawn(move || {
+        let entered = enter(&namespace);
+        assert!(entered, "setns");
+        let listener = TcpListener::bind(SocketAddrV4::new(address, 5001)).expect("binds");
+        let (mut stream, _) = listener.accept().expect("accepts");
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).expect("reads");
+        bytes
+    });
+    let start = Instant::now();
+    let mut stream = loop {
+        match TcpStream::connect(SocketAddrV4::new(address, 5001)) {
+            Ok(stream) => break stream,
+            Err(error) => assert!(start.elapsed() < PATIENCE, "{error}"),
+        }
+    };
+    let data: Vec<u8> = (0..3_000_000u32).map(|i| (i / 7) as u8).collect();
+    stream.write_all(&data).expect("writes");
+    drop(stream);
+    let received = receiver.join().expect("receiver");
+    waker.wake();
+    let [left, right] = forwarder.join().expect("forwarder");
+    holder.kill().expect("ends");
+    let _ = holder.wait();
+    assert!(received == data, "TCP delivered other bytes");
+    let by_packets = options.driver == PortDriver::AfPacket;
+    assert_eq!(left.rx_trains > 10, by_packets, "{left:?}");
+    assert_eq!(right.tx_trains > 10, by_packets, "{right:?}");
+    assert!(left.rx_frames > 2_000, "{left:?}");
+    let spoilt = left.rx_checksums_unfinished + left.rx_runt + left.rx_oversize;
+    assert_eq!(spoilt, 0, "{left:?}");
+    let failed = |statistics: &PortStatistics| statistics.tx_failed;
+    assert_eq!(failed(&left) + failed(&right), 0, "{left:?} {right:?}");
 }
 
 fn forward(from: &mut Port, to: &mut Port, now_ns: u64) {
     while let Some(frame) = from.receive(now_ns) {
-        let _ = to.send(frame.bytes()); // ends up in the counters
+        let sending = Sending {
+            in_train: frame.in_train,
+            ..Sending::default()
+        };
+        let _ = to.send_as(frame.bytes(), sending); // ends up in the counters
     }
     to.flush();
 }
