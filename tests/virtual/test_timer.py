@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from pathlib import Path
 
@@ -52,3 +53,25 @@ def test_a_tick_s_packets_follow_each_other_on_the_line(tmp_path: Path) -> None:
     starts += [2_000_000 + k * line_ns for k in range(41)]
     starts += [3_000_000 + k * line_ns for k in range(17)]
     assert left_ns == starts
+
+
+def longest_queue_bytes(left_ns: list[int], rate_bps: int) -> float:
+    """The longest queue that these packets make at a bottleneck, with the one that arrives."""
+    queue_bytes = longest_bytes = 0.0
+    for before_ns, at_ns in itertools.pairwise([0, *left_ns]):
+        drained_bytes = (at_ns - before_ns) * rate_bps / (8 * NS_PER_S)
+        queue_bytes = max(0.0, queue_bytes - drained_bytes) + FRAME_BYTES
+        longest_bytes = max(longest_bytes, queue_bytes)
+    return longest_bytes
+
+
+def test_ticks_at_the_rate_of_the_bottleneck_fit_a_fifo_of_33_kb(tmp_path: Path) -> None:
+    """TBF at the line's rate loses nothing at 64 KB. Where it counts no FCS, the queue grows."""
+    bottleneck_bps = 500_000_000
+
+    def queue_bytes(rate_bps: int) -> float:
+        left_ns = released(rate_bps, 1_000, 10_000, tmp_path, "rate=1gbit,counts=wire")
+        return longest_queue_bytes(left_ns, bottleneck_bps)
+
+    assert 32_000 < queue_bytes(bottleneck_bps) <= 33 << 10
+    assert queue_bytes(bottleneck_bps * FRAME_BYTES // LENGTH_BYTES) > 64 << 10
