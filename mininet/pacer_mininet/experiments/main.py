@@ -18,6 +18,7 @@ from pacer_mininet.experiments import (
     claims,
     flags,
     jobs,
+    papers,
     program,
     provenance,
     tables,
@@ -246,8 +247,11 @@ def _command(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     broken = [text for one in made for text in claims.broken(one["claims"])]
     for text in broken:
         print(f"experiments: a claim does not hold: {text}", file=sys.stderr)
+    stale = papers.stale(made)
+    for text in stale:
+        print(f"experiments: a figure is stale: {text}", file=sys.stderr)
     differ = comparison is not None and not again.equal(comparison)
-    return 1 if first.failed or differ or broken else 0
+    return 1 if first.failed or differ or broken or stale else 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
