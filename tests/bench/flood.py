@@ -4,8 +4,8 @@
 
 A class of pacing_switch is paced at 500 Mbit/s, and a controller changes the rate of another class
 20 times a second. A client of another user, without a token, asks for all it can: at the switch's
-P4Runtime and Thrift ports, then at the controller's REST port. Readings with and without the flood
-alternate. The defaults flood each port for a minute in all.
+ports for P4Runtime, Thrift and notifications, then at the controller's REST port. Readings with and
+without the flood alternate. The defaults flood each port for a minute in all.
 
 The switch has a core; all others share the rest. Generator and gap meter run at a higher priority
 than what is measured, because they are the instruments. In a network namespace of its own. Needs
@@ -42,7 +42,7 @@ for folder in ("controller", "cli"):
     sys.path.insert(0, str(ROOT / "tests" / folder))
 
 from controller_harness import Controller, Process, free_port, pacing_switch  # noqa: E402
-from flood_namespace import NOBODY, THRIFT_PORT, flood  # noqa: E402
+from flood_namespace import NOBODY, NOTIFICATIONS_PORT, THRIFT_PORT, flood  # noqa: E402
 from pacer_controller.traffic_manager import TrafficManager  # noqa: E402
 
 RATE_BPS = 500_000_000
@@ -96,6 +96,7 @@ def paced(folder: Path) -> Iterator[tuple[str, Controller, str]]:
             *("taskset", "-c", str(TARGET_CPU), str(pacing_switch()), "--no-p4"),
             *("--grpc-server-addr", address, "--cpu-port", "510"),
             *("--thrift-port", str(THRIFT_PORT)),
+            *("--notifications-addr", f"tcp://127.0.0.1:{NOTIFICATIONS_PORT}"),
             *("-i", f"1@{WIRE.device_in}", "-i", f"2@{WIRE.device_out}"),
         ]
     )
@@ -160,6 +161,7 @@ def row(
     servers = {
         "p4runtime": address,
         "thrift": f"127.0.0.1:{THRIFT_PORT}",
+        "notifications": f"127.0.0.1:{NOTIFICATIONS_PORT}",
         "rest": controller.url.removeprefix("http://"),
     }
     command = [sys.executable, str(CLIENT), servers[flooded], flooded]
@@ -206,7 +208,7 @@ def main() -> int:
     ):
         rows = [
             row(flooded, options, address, controller, token)
-            for flooded in ("p4runtime", "thrift", "rest")
+            for flooded in ("p4runtime", "thrift", "notifications", "rest")
         ]
     table = markdown("flood", rows)
     print(table)

@@ -1,6 +1,6 @@
 """A client without rights that asks a server for all it can, until it is killed; not a test itself.
 
-    flood_client.py HOST:PORT [p4runtime|rest|thrift]
+    flood_client.py HOST:PORT [notifications|p4runtime|rest|thrift]
 
 Prints a line once each kind of request has been answered, refused or cut off.
 """
@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import grpc
@@ -26,9 +27,12 @@ KINDS = 7
 WATCH = b"\x18\x01"
 """A WatchRequest for one packet."""
 
-CONNECTIONS = {"p4runtime": 64, "rest": 64, "thrift": 12}
-"""Connections that are held in silence. Thrift's server has 16 for all strangers, and each call of
-this client has one of its own."""
+SUBSCRIBER = b"\0SP\0\0\x21\0\0"
+"""A subscriber's greeting in nanomsg's protocol."""
+
+CONNECTIONS = {"notifications": 0, "p4runtime": 64, "rest": 64, "thrift": 12}
+"""Connections that are held in silence. Notifications admit no stranger. Thrift's server has 16 for
+all strangers, and each call of this client has one of its own."""
 
 
 def p4runtime_calls(address: str) -> Iterator[Callable[[], object]]:
@@ -81,6 +85,15 @@ def rest_calls(address: str) -> Iterator[Callable[[], object]]:
     )
 
 
+def send_alone(address: str, message: bytes) -> None:
+    """Send bytes over a connection of their own, and wait for an answer or the connection's end."""
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), LIMIT_S) as connection:
+        connection.sendall(message)
+        # The beginning of the answer; nothing if the connection is closed.
+        connection.recv(1 << 16)
+
+
 def thrift_call(function: str, *arguments: bytes) -> bytes:
     """Encode a call in Thrift's binary protocol."""
     name = f"standard:{function}".encode()
@@ -95,16 +108,9 @@ def thrift_text(number: int, text: bytes) -> bytes:
 
 def thrift_calls(address: str) -> Iterator[Callable[[], object]]:
     """Calls of each kind to a switch by BMv2's Thrift interface, again and again."""
-    host, _, port = address.rpartition(":")
     context = b"\x08\0\x01" + bytes(4)
     table = thrift_text(2, b"PacerIngress.forward")
-
-    def ask(message: bytes) -> None:
-        with socket.create_connection((host, int(port)), LIMIT_S) as connection:
-            connection.sendall(message)
-            # The beginning of the answer; nothing if the connection is closed.
-            connection.recv(1 << 16)
-
+    ask = partial(send_alone, address)
     program = thrift_call("bm_load_new_config", thrift_text(1, bytes(PROGRAM_BYTES)))
     yield from itertools.cycle(
         [
@@ -117,7 +123,17 @@ def thrift_calls(address: str) -> Iterator[Callable[[], object]]:
     )
 
 
-CALLS = {"p4runtime": p4runtime_calls, "rest": rest_calls, "thrift": thrift_calls}
+def notifications_calls(address: str) -> Iterator[Callable[[], object]]:
+    """Subscriptions to a switch's notifications, again and again."""
+    yield from itertools.repeat(partial(send_alone, address, SUBSCRIBER))
+
+
+CALLS = {
+    "notifications": notifications_calls,
+    "p4runtime": p4runtime_calls,
+    "rest": rest_calls,
+    "thrift": thrift_calls,
+}
 
 
 def silent_connections(address: str, count: int) -> list[socket.socket]:

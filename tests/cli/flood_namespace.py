@@ -31,7 +31,7 @@ from virtual_switch import COMPILED  # noqa: E402
 
 NOBODY = 65534
 SWITCH, ELSEWHERE = "10.99.0.1", "10.99.0.2"
-THRIFT_PORT = 9090
+THRIFT_PORT, NOTIFICATIONS_PORT = 9090, 9091
 FRAMES = 300
 CHANGES = 30
 
@@ -107,6 +107,7 @@ def main() -> None:
     told: dict[str, Any] = {}
     state = folder / "state"
     options = ["--state-dir", str(state), "--thrift-port", str(THRIFT_PORT)]
+    options += ["--notifications-addr", f"tcp://127.0.0.1:{NOTIFICATIONS_PORT}"]
     attack = [sys.executable, str(HERE.with_name("flood_client.py"))]
     with (
         elsewhere() as there,
@@ -131,6 +132,9 @@ def main() -> None:
             with flood(*attack, f"127.0.0.1:{THRIFT_PORT}", "thrift", user=NOBODY):
                 told["thrift_stranger"] = asyncio.run(changes(near, primary))
                 told["beside_thrift_stranger"] = wires.forwarded(FRAMES)
+            with flood(*attack, f"127.0.0.1:{NOTIFICATIONS_PORT}", "notifications", user=NOBODY):
+                told["notifications_stranger"] = asyncio.run(changes(near, primary))
+                told["beside_notifications_stranger"] = wires.forwarded(FRAMES)
         told["files"] = {path.name: path.stat().st_mode & 0o777 for path in state.iterdir()}
         told["privileges"] = privileges(switch.pid)
         client.close()

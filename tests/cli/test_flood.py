@@ -57,6 +57,16 @@ def test_another_user_of_the_machine_floods_thrifts_port(flooded: dict[str, Any]
     assert refusals["thrift-malformed"] > 0
 
 
+def test_another_user_of_the_machine_floods_the_port_of_notifications(
+    flooded: dict[str, Any],
+) -> None:
+    if "notifications_stranger" not in flooded:
+        pytest.skip("not run: another user: needs root")
+    assert flooded["notifications_stranger"]["refused"] == []
+    assert flooded["beside_notifications_stranger"] == FRAMES
+    assert flooded["statistics"]["refusals"]["subscriber-not-admitted"] > 0
+
+
 def test_the_switch_keeps_no_capability(flooded: dict[str, Any]) -> None:
     privileges = flooded["privileges"]
     assert int(privileges["CapEff"], 16) == int(privileges["CapPrm"], 16) == 0
