@@ -25,6 +25,9 @@ class ServedSwitch(Protocol):
     def service_option(self) -> str:
         """Return the service's `--switch` option for it."""
 
+    def service_request(self) -> dict[str, Any] | None:
+        """Return its settings if a request adds it to the service; None: the option does."""
+
     def service_ports(self) -> dict[int, dict[str, Any]]:
         """Return the port settings that the service must send, by port number, as in REST."""
 
@@ -98,11 +101,16 @@ class PacerController(Controller):  # type: ignore[misc] # mininet has no types
         command = [str(paths.CONTROLLER), "--listen", f"127.0.0.1:{self.port}"]
         command += ["--state", str(self.log_dir / f"{self.name}.sqlite")]
         command += self.service_options
+        requests = {name: one.service_request() for name, one in self._switches.items()}
         for switch in self._switches.values():
-            command += ["--switch", switch.service_option()]
+            if requests[switch.name] is None:
+                command += ["--switch", switch.service_option()]
         log = self.log_dir / f"{self.name}.log"
         self._service = NodeProcess(command, log, "pacer-controller: ready")
         self._service.wait_ready()
+        for name, settings in requests.items():
+            if settings is not None:
+                self.rest.put("switches", name, body=settings)
         try:
             self.rest.wait_until(self._all_connected, START_TIMEOUT_S, "switches are not connected")
         except ControllerError as error:

@@ -19,7 +19,7 @@ from mininet.node import Controller
 from pacer_mininet import paths
 from pacer_mininet.interfaces import send_at_departure_times
 from pacer_mininet.lab import in_lab
-from pacer_mininet.p4runtime_switch import P4RuntimeSwitch
+from pacer_mininet.p4runtime_switch import CPU_PORT, P4RuntimeSwitch
 from pacer_mininet.settings import COUNTS, GAPS
 from pacer_mininet.units import parse_duration, parse_rate, parse_size
 
@@ -55,9 +55,10 @@ class PacingSwitch(P4RuntimeSwitch):
 
     Parameters of the node: `program` (the P4 program that the controller pushes: `pacer` or
     `gtrcnet`); for gtrcnet `wire` (pairs of connected ports) and `bottleneck` (rate of the virtual
-    bottleneck that measures); `spin` (how long before a departure the process stops sleeping);
-    `realtime` (whether its pacing thread has a real-time scheduling class: `auto`, `on`, `off`);
-    `log_dir`. Parameters of each of its interfaces (`params1`/`params2` of `addLink`): `rate`,
+    bottleneck that measures); `by_request` (whether a request adds it to the controller, so that
+    another one may change its bottleneck); `spin` (how long before a departure the process stops
+    sleeping); `realtime` (whether its pacing thread has a real-time scheduling class: `auto`, `on`,
+    `off`); `log_dir`. Parameters of each of its interfaces (`params1`/`params2` of `addLink`): `rate`,
     `counts` (`layer2` or `wire`), `fifo`, `delay`, `gaps` (`accounted` or `pause-frames`),
     `departures` (`switch`, or `kernel`: the interface gets the queueing discipline fq), `ring`
     (frames that the receive ring holds). They mean the same as on pacing_switch's command line and
@@ -86,6 +87,7 @@ class PacingSwitch(P4RuntimeSwitch):
         bottleneck: str | None = None,
         spin: str | None = None,
         realtime: str = "auto",
+        by_request: bool = False,
         **params: Any,
     ) -> None:
         paths.need_built(paths.SWITCH_BINARY, "pacing_switch")
@@ -94,6 +96,7 @@ class PacingSwitch(P4RuntimeSwitch):
         super().__init__(name, **params)
         self.wire = list(wire)
         self.bottleneck = bottleneck
+        self.by_request = by_request
         # In the lab time stands still while a process spins, and nothing is ever late.
         self.spin = "0ns" if in_lab() else spin
         self.realtime = realtime
@@ -141,3 +144,11 @@ class PacingSwitch(P4RuntimeSwitch):
             if self.bottleneck is not None:
                 words.append(f"bottleneck={self.bottleneck}")
         return words
+
+    def service_request(self) -> dict[str, Any] | None:
+        """Return its settings if a request adds it to the controller service."""
+        if not self.by_request:
+            return None
+        own = {"wire": self.wire, "bottleneck": self.bottleneck}
+        given = {"address": self.grpc_address, "program": self.program, "cpu_port": CPU_PORT}
+        return given | (own if self.program == "gtrcnet" else {})

@@ -84,6 +84,10 @@ class NetworkSwitch(Switch):  # type: ignore[misc] # mininet has no types
         process.wait_ready()
         self.processes.append(process)
 
+    def service_request(self) -> dict[str, Any] | None:
+        """Return None: the service has the switch from its command line."""
+        return None
+
     def register(self, controllers: Sequence[Controller]) -> None:
         """Tell the net's PacerControllers that the switch has started."""
         self.services = [one for one in controllers if isinstance(one, PacerController)]

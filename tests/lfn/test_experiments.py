@@ -46,6 +46,7 @@ from pacer_mininet.experiments.experiment import (
     many_flows,
     one_flow,
 )
+from pacer_mininet.experiments.following import LINE_AT_ONCE, LINE_STEP_BY_STEP
 from pacer_mininet.experiments.plan import Plan, runs_of
 from pacer_mininet.experiments.samples import SAMPLE_NS
 from pacer_mininet.experiments.scenario import (
@@ -258,6 +259,10 @@ def test_scenarios_survive_json(name: str) -> None:
         {"flows": (Flow(sender=0),)},
         {"flows": (Flow(congestion_control="; rm"),)},
         {"flows": (Flow(shaper=Shaper("x", "cake")),)},
+        {"rate_steps": ((500, 10),)},
+        {"rate_steps": ((900, 10**8), (500, 10**8))},
+        {"rate_steps": ((2_000, 10**8),)},
+        {"rate_steps": ((500, 10**8),), "far": True},
     ],
 )
 def test_scenarios_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
@@ -675,20 +680,62 @@ def test_a_share_of_the_line_is_measured_against_the_fluid_share() -> None:
 
 
 def test_following_is_measured_against_every_other_way_and_the_fifo() -> None:
-    """The figures of docs/papers.md; the queue is made up."""
-    lost = {"following": 0, "paced, 200M": 2359, "dynamic": 2269, "unpaced, BBR": 13189}
+    """Where others come one by one, with the figures of docs/papers.md; the rest is made up."""
     fifo_bytes = SHORT.fifo_bytes
-    rows = [
-        {**row_with(name, lost=of, used=90, queue_max=fifo_bytes / 2), "row": "one by one"}
-        for name, of in lost.items()
-    ]
-    checked = claims.check("following", rows)
-    assert [one["worst"] for one in checked] == [0, 50, -2359, -2269, -13189, 90]
-    assert {one["holds"] for one in checked} == {True}
-    rows[0] |= {**row_with("following", lost=3000, used=90, queue_max=2 * fifo_bytes)}
-    rows[0]["row"] = "one by one"
-    held = [one["holds"] for one in claims.check("following", rows)]
-    assert held == [False, False, False, False, True, True]
+
+    def checked(**following: float) -> list[dict[str, Any]]:
+        """Return the claims; each row has the same figures, but for the one that falls at once."""
+        lost = {"following": 0, "paced, 200M": 2359, "dynamic": 2269, "unpaced, BBR": 13189}
+        all_rows = []
+        for row in ("one by one", LINE_STEP_BY_STEP, LINE_AT_ONCE):
+            of = {"used": 90, "queue_max": fifo_bytes / 2, "lost_late": 0}
+            of |= {"queue_late": fifo_bytes / 4}
+            for name, packets in lost.items():
+                own = following if name == "following" else {}
+                figures = {**of, "lost": packets, **own}
+                all_rows.append({**row_with(name, SHORT, **figures), "row": row})
+        return claims.check("following", all_rows)
+
+    found = checked()
+    assert [one["worst"] for one in found] == [0, 50, 0, 50, 0, 25, -2359, -2269, -13189, 90]
+    assert {one["holds"] for one in found} == {True}
+    held = [one["holds"] for one in checked(lost=3000, queue_max=2 * fifo_bytes)]
+    assert held == [*[False] * 4, True, True, False, False, True, True]
+    held = [one["holds"] for one in checked(lost_late=1, queue_late=2 * fifo_bytes)]
+    assert held == [*[True] * 4, False, False, *[True] * 4]
+
+
+def test_what_comes_long_after_a_fall_of_the_rate_is_no_part_of_it() -> None:
+    """Losses from half a second on, and queues from one and a half on; what was before counts."""
+    result = {
+        "falls_ms": [1010],
+        "series": {
+            "bottleneck_drops": {
+                "at_ms": [*range(900, 1800, 100)],
+                "packets": [1, 1, 901, 1701, 1701, 1701, 1701, 1701, 1703],
+            },
+            "window_vb_max_bytes": [*[1518] * 10, *[9000] * 16, 4000, *[1518] * 10],
+        },
+    }
+    assert metrics.METRICS["lost_late"].of(result) == 1 + 2
+    assert metrics.METRICS["queue_late"].of(result) == 4000
+    unchanged = {**result, "falls_ms": []}
+    assert metrics.METRICS["lost_late"].of(unchanged) is None
+    assert metrics.METRICS["queue_late"].of(unchanged) is None
+
+
+def test_what_is_free_is_what_the_line_has_while_it_has_it() -> None:
+    """8 s of 500 and 2 s of 300 Mbit/s, of which another flow takes 100 Mbit/s for 5 s."""
+    other = Flow(sender=2, udp_bps=100_000_000, start_ms=5_000)
+    steps = ((6_000, 300_000_000), (8_000, 500_000_000))
+    stepped = dataclasses.replace(SHORT, flows=(*SHORT.flows, other), seconds=10, rate_steps=steps)
+    assert stepped.free_bps == 460_000_000 - 50_000_000
+    assert stepped.falls_ms == [6_000]
+    assert from_json(stepped.to_json()) == stepped
+    # A run without steps keeps the key that it had before there were any.
+    assert "rate_steps" not in SHORT.to_json()
+    assert (SHORT.free_bps, SHORT.falls_ms) == (SHORT.rate_bps, [])
+    assert network.network_key(stepped) == stepped
 
 
 def test_gap_frames_are_measured_against_accounted_gaps() -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from pacer_mininet import paths
 from pacer_mininet.experiments import catalogue, jobs
-from pacer_mininet.experiments.scenario import Scenario
+from pacer_mininet.experiments.scenario import Flow, Scenario
 from pacer_mininet.experiments.store import Store
 
 pytestmark = pytest.mark.skipif(
@@ -116,3 +116,32 @@ def test_a_run_is_the_same_behind_another_one_on_their_network(lab: None, tmp_pa
     assert made(two) == [second]
     for result in (first, second):
         assert json.loads(result)["retransmits"] > 0
+
+
+def test_a_bottleneck_changes_its_rate_and_that_of_its_virtual_one(
+    lab: None, tmp_path: Path
+) -> None:
+    """15 Mbit/s of UDP through 20 Mbit/s, which are 10 from 1 s to 2 s, and a FIFO of 64 KB."""
+    scenario = Scenario(
+        (Flow(udp_bps=15_000_000),),
+        seconds=3,
+        rate_bps=20_000_000,
+        rtt_ns=10_000_000,
+        rate_steps=((1_000, 10_000_000), (2_000, 20_000_000)),
+    )
+    results = Store(tmp_path, {})
+    job = jobs.Job("steps", scenario)
+    assert jobs.make([[job]], results, lambda _: None, realtime=False) == {}
+    found = results.load(scenario)
+    assert found is not None
+    queues = found["series"]["window_vb_max_bytes"]
+    assert max(queues[:10]) <= 2 * 1518
+    # 5 Mbit/s too much make 625 KB in a second, of which the FIFO holds 64 KB. In the next second
+    # the virtual bottleneck, which loses nothing, carries 5 Mbit/s more than comes.
+    assert 560_000 < queues[19] < 640_000
+    assert queues[20] > queues[22] > queues[24] > queues[26] > 0
+    drops = found["series"]["bottleneck_drops"]
+    lost = dict(zip(drops["at_ms"], drops["packets"], strict=True))
+    assert max(packets for at_ms, packets in lost.items() if at_ms < 1_100) == 0
+    assert 330 < found["bottleneck_drops"] < 400
+    assert min(packets for at_ms, packets in lost.items() if at_ms > 2_100) == max(lost.values())

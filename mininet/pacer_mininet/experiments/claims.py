@@ -41,6 +41,7 @@ from pacer_mininet.experiments.claim_values import (
     without_extra,
 )
 from pacer_mininet.experiments.findings import ABOVE_25_MS_RTT_NS
+from pacer_mininet.experiments.following import LINE_AT_ONCE, LINE_STEP_BY_STEP
 from pacer_mininet.experiments.schedulers import SCHEDULERS
 from pacer_mininet.published import FIG_1_PACKETS_OF_A_TICK, KIB
 from pacer_mininet.traffic import MTU_FRAME_BYTES
@@ -193,6 +194,19 @@ def _as_the_kernel(name: str) -> tuple[Claim, ...]:
         least, most = (but_row(LONG_ROW, values) for values in (least, most))
     text = f"{name}: goodput in % of the kernel's"
     return Claim(text, least, "at least", 98, 2), Claim(text, most, "at most", 102, 2)
+
+
+def _follows(
+    when: str, row: str, lost: str = "lost", queue: str = "queue_max"
+) -> tuple[Claim, ...]:
+    """Return the claims that a rate which follows loses nothing and keeps max(Q) under the FIFO."""
+    packets = figures(lost, "max", "following")
+    percent = figures_per(queue, "max", percent_of_fifo, "following")
+    of_fifo = f"following, {when}: max(Q), % of the FIFO"
+    return (
+        Claim(f"following, {when}: packets lost", in_row(row, packets), "at most", 0),
+        Claim(of_fifo, in_row(row, percent), "at most", 100, 1),
+    )
 
 
 RATE_ERROR_MAX_PPM = 10
@@ -452,15 +466,11 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
         ),
     ),
     "following": (
-        Claim(
-            "following, others come one by one: packets lost",
-            in_row("one by one", figures("lost", "max", "following")),
-            *("at most", 0),
-        ),
-        Claim(
-            "following, others come one by one: max(Q), % of the FIFO",
-            in_row("one by one", figures_per("queue_max", "max", percent_of_fifo, "following")),
-            *("at most", 100, 1),
+        *_follows("others come one by one", "one by one"),
+        *_follows(LINE_STEP_BY_STEP, LINE_STEP_BY_STEP),
+        *_follows(
+            f"{LINE_AT_ONCE}, later than 0.5 s (max(Q): 1.5 s) after it",
+            *(LINE_AT_ONCE, "lost_late", "queue_late"),
         ),
         *(
             Claim(
@@ -471,7 +481,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             for column in ("paced, 200M", "dynamic", "unpaced, BBR")
         ),
         Claim(
-            "following: % of what others leave free",
+            "following: % of what is free",
             figures("used", "min", "following"),
             *("at least", 88, 1),
         ),

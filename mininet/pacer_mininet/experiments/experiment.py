@@ -174,6 +174,7 @@ def _smaller(scenario: Scenario) -> Scenario:
         seconds=min(QUICK_SECONDS, scenario.seconds),
         rate_bps=rate_bps,
         vb_rate_bps=scenario.vb_rate_bps // 5,
+        rate_steps=(),
         edge_rate_bps=edge_rate_bps,
         rtt_ns=scenario.rtt_ns // 2,
         extra_rtt_ns=tuple(ns // 2 for ns in scenario.extra_rtt_ns[:senders]),

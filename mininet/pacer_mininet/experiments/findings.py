@@ -189,8 +189,8 @@ def following(rows: Sequence[dict[str, Any]]) -> list[str]:
         ]
         own = here["following"]
         said.append(
-            f"Others come {title}: following loses {own['lost']['median']:,.0f} packets and uses "
-            f"{own['used']['median']:.0f} % of what they leave; {', '.join(others)}."
+            f"{title}: following loses {own['lost']['median']:,.0f} packets and uses "
+            f"{own['used']['median']:.0f} % of what is free; {', '.join(others)}."
         )
     return said
 

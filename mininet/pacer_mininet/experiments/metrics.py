@@ -1,5 +1,6 @@
 """The figures of a run: their titles, and how they are computed from its result."""
 
+import itertools
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,9 +8,13 @@ from typing import Any
 
 from pacer_mininet.experiments.scenario import UNPACED
 from pacer_mininet.published import KIB
-from pacer_mininet.traffic import ideal_goodput_bps
+from pacer_mininet.traffic import WINDOW_NS, ideal_goodput_bps
 
 Result = dict[str, Any]
+
+LOSS_MS, QUEUE_MS = 500, 1500
+"""Times after a fall of the bottleneck's rate: a rate that follows it loses nothing later than the
+one, and its queue fits into the FIFO from the other on."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +180,35 @@ def _first_loss_s(result: Result) -> float | None:
     return next((at_ms / 1e3 for at_ms, packets in times if packets), None)
 
 
+def _soon_after_fall(result: Result, from_ms: float, to_ms: float, within_ms: int) -> bool:
+    """Return whether the bottleneck's rate fell less than `within_ms` before a part of a time."""
+    return any(from_ms < at_ms + within_ms and at_ms < to_ms for at_ms in result["falls_ms"])
+
+
+def _lost_late(result: Result) -> float | None:
+    """Return the packets lost later than LOSS_MS after a fall, and before; None without a fall."""
+    drops = result["series"]["bottleneck_drops"]
+    counted = [(0, 0), *zip(drops["at_ms"], drops["packets"], strict=True)]
+    late = [
+        packets - before
+        for (from_ms, before), (to_ms, packets) in itertools.pairwise(counted)
+        if not _soon_after_fall(result, from_ms, to_ms, LOSS_MS)
+    ]
+    return float(sum(late)) if result["falls_ms"] else None
+
+
+def _queue_late(result: Result) -> float | None:
+    """Return the longest queue later than QUEUE_MS after a fall, and before; None without one."""
+    step_ms = WINDOW_NS // 1_000_000
+    queues = enumerate(result["series"]["window_vb_max_bytes"])
+    late = [
+        queue
+        for number, queue in queues
+        if not _soon_after_fall(result, number * step_ms, (number + 1) * step_ms, QUEUE_MS)
+    ]
+    return float(max(late, default=0)) if result["falls_ms"] else None
+
+
 def _queue(key: str, unit: float = 1.0) -> Callable[[Result], float | None]:
     """Make a figure of the queue under test."""
 
@@ -245,10 +279,12 @@ METRICS: dict[str, Metric] = {
         2,
     ),
     "lost": Metric("lost at the bottleneck", lambda r: r["bottleneck_drops"], 0),
+    "lost_late": Metric("later than 0.5 s after the line fell", _lost_late, 0),
     "first_loss": Metric("first one lost by, s", _first_loss_s),
     "edge_lost": Metric("lost at the edge", lambda r: r["edge_drops"], 0),
     "resent": Metric("resent", lambda r: r["retransmits"], 0),
     "queue_max": Metric("VB queue max, bytes", lambda r: r["wan"]["queue_max_bytes"], 0),
+    "queue_late": Metric("later than 1.5 s after the line fell, bytes", _queue_late, 0),
     "edge_stalls": Metric("stalls of the edge", _edge_stalls, 0),
     "edge_late": Metric("edge late, ms at most", _edge_late_ms, 2),
     "wire_bytes": Metric("bytes at the bottleneck", lambda r: r["wan"]["bytes"], 0),
@@ -287,7 +323,7 @@ METRICS: dict[str, Metric] = {
         "in flight, median %", lambda r: r["estimates"]["in_flight_error_percent"]
     ),
     "used": Metric(
-        "% of what others leave free",
+        "% of what is free",
         lambda r: 100 * r["goodput_bps"] / ideal_goodput_bps(r["free_bps"]),
     ),
     "losses": Metric("losses of all flows", lambda r: r["losing_together"]["losses"], 0),

@@ -52,10 +52,12 @@ def network_key(scenario: Scenario) -> Scenario:
 
     A run must not depend on those before it. Random numbers start again with each run's own seed.
     A scenario whose edge remembers single flows shares its network with no other one, nor does one
-    with another edge than pacing_switch, or with a queue under test, which may draw random numbers.
+    with another edge than pacing_switch, with a queue under test, which may draw random numbers, or
+    with a bottleneck that ends at another rate.
     """
+    other_edge = scenario.has_ovs_edge or scenario.has_bmv2_edge
     remembers = any(flow.shaper.remembers_flows for flow in scenario.flows)
-    if remembers or scenario.has_ovs_edge or scenario.has_bmv2_edge or scenario.queueing:
+    if other_edge or remembers or scenario.queueing or scenario.rate_steps:
         return scenario
     flows = tuple(dataclasses.replace(flow, shaper=UNPACED) for flow in scenario.flows)
     return dataclasses.replace(scenario, flows=flows, seed=LAB_SEED, bins=False)
@@ -120,7 +122,8 @@ class ScenarioTopo(Topo):  # type: ignore[misc] # mininet has no types
             "departures": departures_here(),
         }
         measuring = {"program": "gtrcnet", "bottleneck": format_rate(scenario.measuring_rate_bps)}
-        wan = self.addSwitch("wan", spin="0ns", **measuring)
+        by_request = bool(scenario.rate_steps)
+        wan = self.addSwitch("wan", spin="0ns", by_request=by_request, **measuring)
         edge_cls = edge_class(scenario)
         # BMv2's ports have no settings.
         plain = edge_cls is BMv2PacerSwitch

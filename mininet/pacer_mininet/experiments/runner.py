@@ -6,6 +6,7 @@ by the receiver's kernel. Bandwidth and burstiness are gtrcnet.p4's. The result 
 the wall clock nor on the runs before it on the same network.
 """
 
+import functools
 import os
 import subprocess
 import sys
@@ -30,7 +31,14 @@ from pacer_mininet.counters import (
     statistics_of,
 )
 from pacer_mininet.experiments.bandwidth import READ_BINS_EVERY_S, Measuring
-from pacer_mininet.experiments.network import NODE, PAYLOAD_BYTES, edge_of, network_key, network_of
+from pacer_mininet.experiments.network import (
+    NODE,
+    PAYLOAD_BYTES,
+    WIRE_OUT,
+    edge_of,
+    network_key,
+    network_of,
+)
 from pacer_mininet.experiments.queueing import QueueUnderTest
 from pacer_mininet.experiments.samples import SAMPLE_NS, Samples
 from pacer_mininet.experiments.scenario import (
@@ -55,6 +63,7 @@ from pacer_mininet.ovs_switch import PacingOVSSwitch
 from pacer_mininet.sink import Sink
 from pacer_mininet.tcp_state import TcpMonitor
 from pacer_mininet.traffic import NS_PER_S, bits_per_second
+from pacer_mininet.units import format_rate
 
 START_STEP_NS = NS_PER_S
 """A run starts at a multiple of this on the machine's clock. In the lab, the virtual time that
@@ -69,6 +78,8 @@ JITTER_NS = 12_144
 """One frame's time at 1 Gbit/s: a seed shifts a flow's start by less than this."""
 
 TAIL_NS = 250_000_000
+
+RECONNECT_S = 10.0
 
 PING_TIMEOUT_S = 12.0
 LEARNING_S = 0.2
@@ -223,10 +234,16 @@ class ScenarioRun:
     def send(self) -> None:
         """Start all flows at their times and take samples until the run is over."""
         scenario = self.scenario
-        starts = [(flow.start_ms * 1_000_000, number) for number, flow in enumerate(scenario.flows)]
-        # Without a shift, a run with another seed could be the same run again.
-        starts = [(ns + (scenario.seed * 7919 + n * 104_729) % JITTER_NS, n) for ns, n in starts]
-        starts.sort()
+        due: list[tuple[int, Callable[[], None]]] = [
+            (at_ms * 1_000_000, functools.partial(self._change_rate, rate_bps))
+            for at_ms, rate_bps in scenario.rate_steps
+        ]
+        for number, flow in enumerate(scenario.flows):
+            # Without a shift, a run with another seed could be the same run again.
+            shift_ns = (scenario.seed * 7919 + number * 104_729) % JITTER_NS
+            start = functools.partial(self._start_client, number, flow)
+            due.append((flow.start_ms * 1_000_000 + shift_ns, start))
+        due.sort(key=lambda one: one[0])
         monitors = [TcpMonitor(host.pid) for host in (*self.senders, *self.receivers)]
         # The switches use this clock, too.
         self.samples.ignore_closed(monitors[: len(self.senders)])
@@ -241,14 +258,13 @@ class ScenarioRun:
         _restart_random_numbers()
         try:
             while True:
-                due_ns = min([sample_ns, *(at_ns for at_ns, _ in starts[:1])])
+                due_ns = min([sample_ns, *(at_ns for at_ns, _ in due[:1])])
                 if due_ns > end_ns:
                     break
                 self._sleep_until(due_ns)
-                if starts and starts[0][0] == due_ns:
-                    _, number = starts.pop(0)
-                    flow = scenario.flows[number]
-                    self._start(self.senders[flow.sender - 1], self.client_command(number, flow))
+                if due and due[0][0] == due_ns:
+                    _, act = due.pop(0)
+                    act()
                     continue
                 self._sample(sample_ns, monitors)
                 # Samples missed in a stall of the machine are not taken later.
@@ -257,6 +273,19 @@ class ScenarioRun:
         finally:
             for monitor in monitors:
                 monitor.close()
+
+    def _start_client(self, number: int, flow: Flow) -> None:
+        self._start(self.senders[flow.sender - 1], self.client_command(number, flow))
+
+    def _change_rate(self, rate_bps: int) -> None:
+        """Change the bottleneck's rate towards the receivers, and the virtual bottleneck's."""
+        line = {"line_rate": rate_bps}
+        self.rest.put("switches", "wan", "ports", str(WIRE_OUT), body=line)
+        wan = self.net.get("wan")
+        wan.bottleneck = format_rate(rate_bps)
+        self.rest.put("switches", "wan", body=wan.service_request())
+        # Its counters cannot be read until the controller has connected again.
+        self.rest.wait_until(wan.connected, RECONNECT_S, "wan is not connected")
 
     def _sleep_until(self, due_ns: int) -> None:
         left_ns = due_ns - (time.monotonic_ns() - self.start_ns)
@@ -269,8 +298,11 @@ class ScenarioRun:
         self.samples.take(now_ns, monitors[:senders], monitors[senders:])
         # Number 4 is the one due after more than 400 ms and at most 500 ms.
         number = -(-due_ns // SAMPLE_NS) - 1
-        if number % DROPS_EVERY == DROPS_EVERY - 1:
+        regular = number % DROPS_EVERY == DROPS_EVERY - 1
+        if regular:
             self._compare_estimates()
+        # Where the rate steps, the time of a loss is a result.
+        if regular or self.scenario.rate_steps:
             self.drops.append((now_ns, self._drops_so_far()))
         if number % SAMPLES_PER_S == SAMPLES_PER_S - 1:
             self._report_second(number // SAMPLES_PER_S + 1)
@@ -402,6 +434,7 @@ class ScenarioRun:
             "out_of_order_arrivals": counters[1].get("TcpExtTCPOFOQueue", 0),
             "estimates": self.samples.estimate_errors(),
             "free_bps": self.scenario.free_bps,
+            "falls_ms": self.scenario.falls_ms,
             "losing_together": self.samples.losing_together(),
             **{switch: self.measuring.result(switch) for switch in self.measuring.switches},
             "series": self._series(),

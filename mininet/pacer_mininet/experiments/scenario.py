@@ -5,6 +5,7 @@ with FCS, sizes are in bytes, and times in ns unless a name has another unit.
 """
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -193,6 +194,8 @@ class Scenario:
             the bottleneck's FIFO.
         edge_queues: the egress queues of each edge's port towards the bottleneck, as at the
             controller (`queues`, `scheduler`); empty: the port has its FIFO.
+        rate_steps: changes of the bottleneck's rate towards the receivers: the time in ms since the
+            run's start, and the rate from then on.
         seed: the seed of all random numbers; it also shifts the start of each flow by a few us.
 
     Raises ValueError for a value out of range.
@@ -217,6 +220,7 @@ class Scenario:
     first_ssthresh_packets: int = 0
     queueing: Queueing | None = None
     edge_queues: tuple[tuple[str, Any], ...] = ()
+    rate_steps: tuple[tuple[int, int], ...] = ()
     seed: int = LAB_SEED
 
     def __post_init__(self) -> None:
@@ -232,6 +236,7 @@ class Scenario:
             raise ValueError(f"queue at {self.queueing.at!r}: not {' or '.join(QUEUE_PLACES)}")
         if self.queueing is not None and (self.far or self.receivers > 1):
             raise ValueError("a queue under test has one receiver right behind it")
+        self._check_steps()
         self._check_edges()
         for flow in self.flows:
             if not (1 <= flow.sender <= MAX_HOSTS and 1 <= flow.receiver <= MAX_HOSTS):
@@ -242,6 +247,15 @@ class Scenario:
                 )
             if flow.shaper.kind not in KINDS:
                 raise ValueError(f"shaper {flow.shaper.kind!r} is not one of {', '.join(KINDS)}")
+
+    def _check_steps(self) -> None:
+        times_ms = [0, *(at_ms for at_ms, _ in self.rate_steps), self.seconds * 1000]
+        if times_ms != sorted(set(times_ms)):
+            raise ValueError(f"rate steps {self.rate_steps}: in order, within {self.seconds} s")
+        if any(rate_bps < MIN_RATE_BPS for _, rate_bps in self.rate_steps):
+            raise ValueError(f"rate steps {self.rate_steps}: from {MIN_RATE_BPS} bit/s on")
+        if self.rate_steps and (self.queueing is not None or self.far or self.vb_rate_bps):
+            raise ValueError("where rates step, wan has the bottleneck and alone measures it")
 
     def _check_edges(self) -> None:
         if not 1 <= self.edges <= 2:
@@ -274,13 +288,22 @@ class Scenario:
     @property
     def free_bps(self) -> int:
         """Mean rate that its UDP flows leave of the bottleneck's, over the whole run."""
+        steps = [(0, self.rate_bps), *self.rate_steps, (self.seconds * 1000, 0)]
+        line = sum(bps * (end - at) for (at, bps), (end, _) in itertools.pairwise(steps))
         taken = 0
         for flow in self.flows:
             if flow.udp_bps:
                 whole = flow.udp_bps * (self.seconds * 1000 - flow.start_ms) // 1000
                 sent = flow.payload_bytes * 8 * UDP_FRAME_BYTES // UDP_PAYLOAD_BYTES
                 taken += min(whole, sent) if flow.payload_bytes else whole
-        return self.rate_bps - taken // self.seconds
+        return line // (self.seconds * 1000) - taken // self.seconds
+
+    @property
+    def falls_ms(self) -> list[int]:
+        """Times at which the bottleneck's rate falls, in ms since the run's start."""
+        rates = itertools.pairwise([self.rate_bps, *(bps for _, bps in self.rate_steps)])
+        falls = (bps < before for before, bps in rates)
+        return [at_ms for (at_ms, _), fell in zip(self.rate_steps, falls, strict=True) if fell]
 
     @property
     def measuring_rate_bps(self) -> int:
@@ -293,8 +316,9 @@ class Scenario:
         # Results of other runs keep their keys.
         if self.queueing is None:
             del given["queueing"]
-        if not self.edge_queues:
-            del given["edge_queues"]
+        for name in ("edge_queues", "rate_steps"):
+            if not given[name]:
+                del given[name]
         for flow in given["flows"]:
             if not flow["tos"]:
                 del flow["tos"]
@@ -309,8 +333,14 @@ def from_json(text: str) -> Scenario:
         extra = tuple(given.pop("extra_rtt_ns"))
         queueing = _queueing(given.pop("queueing", None))
         at_edge = _settings(given.pop("edge_queues", ()))
+        steps = tuple((at_ms, bps) for at_ms, bps in given.pop("rate_steps", ()))
         return Scenario(
-            flows=flows, extra_rtt_ns=extra, queueing=queueing, edge_queues=at_edge, **given
+            flows=flows,
+            extra_rtt_ns=extra,
+            queueing=queueing,
+            edge_queues=at_edge,
+            rate_steps=steps,
+            **given,
         )
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"not a scenario: {error}") from None
