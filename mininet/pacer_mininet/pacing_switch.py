@@ -58,8 +58,8 @@ class PacingSwitch(P4RuntimeSwitch):
     bottleneck that measures); `by_request` (whether a request adds it to the controller, so that
     another one may change its bottleneck); `spin` (how long before a departure the process stops
     sleeping); `realtime` (whether its pacing thread has a real-time scheduling class: `auto`, `on`,
-    `off`); `log_dir`. Parameters of each of its interfaces (`params1`/`params2` of `addLink`): `rate`,
-    `counts` (`layer2` or `wire`), `fifo`, `delay`, `gaps` (`accounted` or `pause-frames`),
+    `off`); `log_dir`. Parameters of each of its interfaces (`params1`/`params2` of `addLink`):
+    `rate`, `counts` (`layer2` or `wire`), `fifo`, `delay`, `gaps` (`accounted` or `pause-frames`),
     `departures` (`switch`, or `kernel`: the interface gets the queueing discipline fq), `ring`
     (frames that the receive ring holds). They mean the same as on pacing_switch's command line and
     have its defaults. Hosts leave their offloads on.
