@@ -83,7 +83,7 @@ _PFLDNET = (
 _FAR_IPG = "596 Mbit/s, 200 ms"
 _NODES, _MANY_NODES = "4 nodes x 4 streams", "24 nodes x 2 streams"
 _FOLLOWING = ("following", "paced, 200M", "dynamic", "fq, 200M", "unpaced, BBR")
-_LINE = ("following", "paced, 200M")
+_LINE = ("following", "paced, 200M", "dynamic", "unpaced, BBR")
 _GOODPUT_LOST = ("goodput", "lost")
 
 FIGURES: dict[str, dict[str, Figures]] = {
@@ -185,7 +185,7 @@ FIGURES: dict[str, dict[str, Figures]] = {
         "a rate that follows burstiness downstream": (
             *_cells("one by one", _FOLLOWING, "lost", "used"),
             *_cells("at once", _FOLLOWING, "lost", "used"),
-            *_cells(LINE_STEP_BY_STEP, [*_LINE, "dynamic", "unpaced, BBR"], "lost", "used"),
+            *_cells(LINE_STEP_BY_STEP, _LINE, "lost", "used"),
             *_cells(LINE_AT_ONCE, _LINE, "lost", "used"),
         ),
     },
