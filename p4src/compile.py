@@ -48,7 +48,7 @@ class Collection:
 COLLECTIONS = (
     Collection(
         HERE,
-        ("pacer", "gtrcnet"),
+        ("pacer", "gtrcnet", "qos"),
         {"pacing_switch": ["--emit-externs"], "bmv2": ["-DTARGET_BMV2"]},
     ),
     # Programs for the benchmark: plain v1model, the same for every target.
