@@ -20,6 +20,9 @@ FALLBACK = "cubic"
 UNCHOSEN = "default"
 """The choice of the default: PREFERRED, or FALLBACK where the kernel lacks it."""
 
+AT_BOTH_ENDS = ("dctcp",)
+"""Congestion controls that the receiver has to have, too. DCTCP's echoes each mark (RFC 8257)."""
+
 NAME = re.compile(r"[a-z0-9_]{1,15}", re.ASCII)
 
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")

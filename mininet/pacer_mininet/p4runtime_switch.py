@@ -17,14 +17,15 @@ CPU_PORT = 510
 class P4RuntimeSwitch(NetworkSwitch):
     """A process with a P4Runtime server, to which the controller pushes a program.
 
-    Parameters of the node: `program` (one of `programs`), `log_dir`.
+    Parameters of the node: `program` (one of `programs`, or the path of a compiled one, a JSON file
+    with its P4Info beside it), `log_dir`.
     """
 
     programs: ClassVar[tuple[str, ...]] = ()
     """P4 programs that the controller can push to it."""
 
     def __init__(self, name: str, program: str = "pacer", **params: Any) -> None:
-        if program not in self.programs:
+        if program not in self.programs and "/" not in program:
             raise ValueError(
                 f"{name}: program {program!r} is not one of {', '.join(self.programs)}"
             )

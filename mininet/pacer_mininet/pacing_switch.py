@@ -53,16 +53,17 @@ def _one_of(names: tuple[str, ...]) -> Callable[[object], None]:
 class PacingSwitch(P4RuntimeSwitch):
     """A pacing_switch process.
 
-    Parameters of the node: `program` (the P4 program that the controller pushes: `pacer` or
-    `gtrcnet`); for gtrcnet `wire` (pairs of connected ports) and `bottleneck` (rate of the virtual
-    bottleneck that measures); `by_request` (whether a request adds it to the controller, so that
-    another one may change its bottleneck); `spin` (how long before a departure the process stops
-    sleeping); `realtime` (whether its pacing thread has a real-time scheduling class: `auto`, `on`,
-    `off`); `log_dir`. Parameters of each of its interfaces (`params1`/`params2` of `addLink`):
-    `rate`, `counts` (`layer2` or `wire`), `fifo`, `delay`, `gaps` (`accounted` or `pause-frames`),
-    `departures` (`switch`, or `kernel`: the interface gets the queueing discipline fq), `ring`
-    (frames that the receive ring holds). They mean the same as on pacing_switch's command line and
-    have its defaults. Hosts leave their offloads on.
+    Parameters of the node: `program` (the P4 program that the controller pushes: `pacer`,
+    `gtrcnet`, or the path of a compiled one); for gtrcnet `wire` (pairs of connected ports) and
+    `bottleneck` (rate of the virtual bottleneck that measures); `by_request` (whether a request
+    adds it to the controller, so that another one may change its bottleneck); `spin` (how long
+    before a departure the process stops sleeping); `realtime` (whether its pacing thread has a
+    real-time scheduling class: `auto`, `on`, `off`); `log_dir`. Parameters of each of its
+    interfaces (`params1`/`params2` of `addLink`): `rate`, `counts` (`layer2` or `wire`), `fifo`,
+    `delay`, `gaps` (`accounted` or `pause-frames`), `departures` (`switch`, or `kernel`: the
+    interface gets the queueing discipline fq), `ring` (frames that the receive ring holds). They
+    mean the same as on pacing_switch's command line and have its defaults. Hosts leave their
+    offloads on.
 
     Errors: MissingError when the binary or a tool is not installed, ValueError for a parameter out
     of range, NodeError when the process does not start.

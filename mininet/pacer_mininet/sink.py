@@ -39,16 +39,25 @@ class Sink:
         self._started = False
         self._unread: list[socket.socket] = []
 
-    def listen(self, host: Node, port: int) -> None:
+    def listen(self, host: Node, port: int, congestion_control: str = "") -> None:
         """Accept connections to a TCP port of a host. Call it before `start`.
 
+        Args:
+            host: the host.
+            port: the port.
+            congestion_control: that of the connections; empty: the host's.
+
         Raises:
-            OSError: the port is taken.
+            OSError: the port is taken, or the kernel lacks the congestion control.
 
         """
 
         def make() -> socket.socket:
-            return socket.create_server(("", port), backlog=BACKLOG)
+            listener = socket.create_server(("", port), backlog=BACKLOG)
+            if congestion_control:
+                name = congestion_control.encode()
+                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name)
+            return listener
 
         listener = in_namespace_of(host.pid, make)
         listener.setblocking(False)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from mininet.link import Intf
 
 from pacer_mininet.namespaces import in_namespace_of
-from pacer_mininet.traffic import NS_PER_S
+from pacer_mininet.traffic import FCS_BYTES, NS_PER_S
 
 SOL_PACKET = 263
 PACKET_RX_RING, PACKET_STATISTICS, PACKET_VERSION = 5, 6, 10
@@ -46,6 +46,9 @@ _PROGRAM = struct.Struct("=HxxxxxxQ")
 _STATISTICS = struct.Struct("=II")
 _IDENTITY_BYTES = 62
 
+_ECN_CE = 3
+"""Bits of the second byte of an IPv4 header."""
+
 _FIRST_REAL_NS = 10**18
 """Stamps before this (2001) are of CLOCK_MONOTONIC, which begins at boot."""
 
@@ -63,12 +66,16 @@ class Seen:
         identity: bytes that no other packet of a run has: addresses, ports, IP identification, TCP
             sequence number and time stamp.
         port: the destination's TCP or UDP port.
+        frame_bytes: its length, layer 2 with FCS.
+        is_ce: whether its ECN field is CE (RFC 3168).
 
     """
 
     at_ns: int
     identity: bytes
     port: int
+    frame_bytes: int = 0
+    is_ce: bool = False
 
 
 class Tap:
@@ -107,7 +114,7 @@ class Tap:
         since_boot_ns = time.time_ns() - time.monotonic_ns()
         for slot in range(self._slots):
             start = slot * FRAME_BYTES
-            status, _, _, mac, _, seconds, ns = _HEADER.unpack_from(self._ring, start)
+            status, length, _, mac, _, seconds, ns = _HEADER.unpack_from(self._ring, start)
             if not status:
                 return
             packet = self._ring[start + mac : start + mac + _IDENTITY_BYTES]
@@ -117,7 +124,13 @@ class Tap:
             # namespace. That is monotonic; the kernel's own stamps are not.
             if at_ns >= _FIRST_REAL_NS:
                 at_ns -= since_boot_ns
-            yield Seen(at_ns, identity, int.from_bytes(packet[36:38], "big"))
+            yield Seen(
+                at_ns,
+                identity,
+                port=int.from_bytes(packet[36:38], "big"),
+                frame_bytes=length + FCS_BYTES,
+                is_ce=packet[15] & _ECN_CE == _ECN_CE,
+            )
 
     def close(self) -> None:
         """End it."""

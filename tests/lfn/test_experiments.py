@@ -37,6 +37,7 @@ from pacer_mininet.experiments import (
     shaping,
     tables,
     tokyo,
+    tutorials,
     virtual,
 )
 from pacer_mininet.experiments.experiment import (
@@ -677,6 +678,26 @@ def test_a_share_of_the_line_is_measured_against_the_fluid_share() -> None:
     ]
     assert [one["worst"] for one in checked] == [0.79, 25]
     assert [one["holds"] for one in checked] == [True, False]
+
+
+def test_a_class_has_its_share_of_the_line_and_waits_for_one_frame() -> None:
+    """A frame takes 0.12144 ms; in strict order, UDP of 60 Mbit/s has to have 60 % of the line."""
+    line = Scenario((Flow(),), rate_bps=100_000_000)
+
+    def checked(column: str, rate: float, longest_ms: float) -> list[tuple[float, bool]]:
+        figures = {"first_rate": rate, "last_rate": 100 - rate, "first_sojourn_max": longest_ms}
+        row = row_with(column, line, **figures) | {"row": tutorials.ABOVE_ITS_WEIGHT}
+        return [
+            (one["worst"], one["holds"])
+            for one in claims.check("qos", [row])
+            if one["claim"].startswith(
+                (f"{column}, {tutorials.ABOVE_ITS_WEIGHT}", f"{column}: longest")
+            )
+        ]
+
+    assert checked("strict", 59.5, 0.12) == [(0.5, True), (0.99, True)]
+    assert checked("strict", 25, 0.125) == [(35, False), (1.03, False)]
+    assert checked("drr 3:1", 25.2, 80) == [(0.2, True)]
 
 
 def test_following_is_measured_against_every_other_way_and_the_fifo() -> None:

@@ -83,6 +83,14 @@ def seen(at_ns: int, identity: bytes) -> Seen:
     return Seen(at_ns, identity, port=5001)
 
 
+def test_marks_are_those_that_a_packet_gets_on_its_way() -> None:
+    came = [seen(100, b"plain"), seen(200, b"marked"), Seen(300, b"before", 5001, is_ce=True)]
+    left = [seen(400, b"plain")]
+    left += [Seen(500, name, 5001, 1518, is_ce=True) for name in (b"marked", b"before")]
+    assert [one.marked for one in waited(came, left)] == [False, True, False]
+    assert [one.frame_bytes for one in waited(came, left)] == [0, 1518, 1518]
+
+
 def test_a_packet_waits_from_one_wire_to_the_next() -> None:
     came = [seen(100, b"first"), seen(200, b"dropped"), seen(300, b"last")]
     left = [seen(50, b"older"), seen(400, b"last"), seen(900, b"first")]

@@ -17,6 +17,7 @@ from pacer_mininet.experiments import (
     takano,
     together,
     tokyo,
+    tutorials,
 )
 from pacer_mininet.experiments.experiment import Experiment
 
@@ -82,6 +83,7 @@ _MAKERS: tuple[Callable[[], Experiment], ...] = (
     aqm.aqm,
     aqm.l4s,
     schedulers.schedulers,
+    tutorials.qos,
 )
 
 

@@ -68,6 +68,11 @@ def rtt_ms(scenario: Scenario) -> float:
     return scenario.rtt_ns / 1e6
 
 
+def frame_ms(scenario: Scenario) -> float:
+    """Return the time of a largest frame at the bottleneck in ms."""
+    return MTU_FRAME_BYTES * 8_000 / scenario.rate_bps
+
+
 def without_extra(of: Values) -> Values:
     """Take the same from the rows that are not `extra`."""
     return lambda rows: of([row for row in rows if not row["extra"]])
@@ -237,19 +242,21 @@ def in_slots(rows: Sequence[Row]) -> Figures:
     return [float(row[title]) for row in rows for title in EDGE_INTERLEAVES]
 
 
-def off_fluid_share(column: str, fluid_percent: float) -> Values:
-    """Take how far the paced flows' part of all goodput is from a fluid share, in points of %."""
+def off_fluid_share(
+    column: str,
+    fluid_percent: float,
+    metrics: tuple[str, str] = ("steady_paced", "steady_unpaced"),
+) -> Values:
+    """Take how far the first metric's part of both is from a fluid share, in points of %."""
 
     def values(rows: Sequence[Row]) -> Figures:
         found: Figures = []
         for row in (row for row in rows if row["column"] == column):
-            paced, unpaced = (
-                _figure(row, f"steady_{which}", "median") for which in ("paced", "unpaced")
-            )
-            if paced is None or unpaced is None:
+            part, rest = (_figure(row, metric, "median") for metric in metrics)
+            if part is None or rest is None:
                 found.append(None)
             else:
-                found.append(abs(100 * paced / (paced + unpaced) - fluid_percent))
+                found.append(abs(100 * part / (part + rest) - fluid_percent))
         return found
 
     return values
@@ -259,12 +266,11 @@ def distance_in_frames(column: str, other: str, metric: str) -> Values:
     """Take the distance between medians in ms in two columns, in frames of the row's bottleneck."""
 
     def values(rows: Sequence[Row]) -> Figures:
-        rates = {row["row"]: _scenario(row).rate_bps for row in rows}
-        frames_ms = [MTU_FRAME_BYTES * 8_000 / rate_bps for rate_bps in rates.values()]
+        frames_ms = {row["row"]: frame_ms(_scenario(row)) for row in rows}
         apart = distance(column, other, metric)(rows)
         return [
-            None if value is None else value / frame_ms
-            for value, frame_ms in zip(apart, frames_ms, strict=True)
+            None if value is None else value / of
+            for value, of in zip(apart, frames_ms.values(), strict=True)
         ]
 
     return values

@@ -24,6 +24,7 @@ from pacer_mininet.experiments.claim_values import (
     distance_in_frames,
     figures,
     figures_per,
+    frame_ms,
     in_phase,
     in_row,
     in_slots,
@@ -43,6 +44,15 @@ from pacer_mininet.experiments.claim_values import (
 from pacer_mininet.experiments.findings import ABOVE_25_MS_RTT_NS
 from pacer_mininet.experiments.following import LINE_AT_ONCE, LINE_STEP_BY_STEP
 from pacer_mininet.experiments.schedulers import SCHEDULERS
+from pacer_mininet.experiments.tutorials import (
+    BELOW_ITS_WEIGHT,
+    BY_WEIGHT,
+    LINE_BPS,
+    ROUND_FRAMES,
+    STRICT,
+    UDP_BPS,
+    UDP_WEIGHT_PERCENT,
+)
 from pacer_mininet.published import FIG_1_PACKETS_OF_A_TICK, KIB
 from pacer_mininet.traffic import MTU_FRAME_BYTES
 
@@ -214,6 +224,21 @@ RATE_ERROR_MAX_PPM = 10
 Ethernet allows a line's own clock (100 ppm, IEEE 802.3)."""
 
 PAUSE_FRAMES = "PAUSE frames and accounted gaps: difference of the"
+
+
+def _of_udp(row: str) -> tuple[Claim, ...]:
+    """Return the claims on UDP's part of the line."""
+    offered = 100 * UDP_BPS[row] / LINE_BPS
+    shares = {STRICT: offered} | dict.fromkeys(BY_WEIGHT, min(offered, UDP_WEIGHT_PERCENT))
+    return tuple(
+        Claim(
+            f"{column}, {row}: UDP's part of the line off its share of {percent:g} %",
+            in_row(row, off_fluid_share(column, percent, ("first_rate", "last_rate"))),
+            *("at most", 1, 2),
+        )
+        for column, percent in shares.items()
+    )
+
 
 CLAIMS: dict[str, tuple[Claim, ...]] = {
     "targets": (
@@ -521,6 +546,22 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             *("at most", 1, 2),
         )
         for column, (_, percent) in SCHEDULERS.items()
+    ),
+    "qos": (
+        *(one for row in UDP_BPS for one in _of_udp(row)),
+        Claim(
+            f"{STRICT}: longest sojourn of EF, in frames",
+            figures_per("first_sojourn_max", "max", frame_ms, STRICT),
+            *("at most", 1, 2),
+        ),
+        *(
+            Claim(
+                f"{column}, {BELOW_ITS_WEIGHT}: longest sojourn of EF, in frames",
+                in_row(BELOW_ITS_WEIGHT, figures_per("first_sojourn_max", "max", frame_ms, column)),
+                *("at most", ROUND_FRAMES, 2),
+            )
+            for column in BY_WEIGHT
+        ),
     ),
 }
 """The claims on each experiment, in the catalogue's order."""

@@ -219,12 +219,16 @@ def _queue(key: str, unit: float = 1.0) -> Callable[[Result], float | None]:
     return value
 
 
-def _sojourn(flow: int, key: str) -> Callable[[Result], float | None]:
-    """Make the time in ms that a flow's packets wait in the queue under test."""
+PLACES = (("first", 0), ("last", -1))
+"""Names of two flows of a queue under test, and their places."""
+
+
+def _of_flow(flow: int, key: str, unit: float) -> Callable[[Result], float | None]:
+    """Make a figure of a flow in the queue under test."""
 
     def value(result: Result) -> float | None:
         found = result["queueing"]["flows"][flow][key]
-        return None if found is None else found / 1e3
+        return None if found is None else found / unit
 
     return value
 
@@ -342,10 +346,22 @@ METRICS: dict[str, Metric] = {
     "sojourn_p99": Metric("sojourn, p99 of the 2nd half, ms", _queue("wait_p99_us", 1e3), 3),
     **{
         f"{name}_sojourn_{short}": Metric(
-            f"{name} flow: sojourn, {short}, ms", _sojourn(flow, f"wait_{short}_us"), 3
+            f"{name} flow: sojourn, {short}, ms", _of_flow(flow, f"wait_{short}_us", 1e3), 3
         )
-        for name, flow in (("first", 0), ("last", -1))
+        for name, flow in PLACES
         for short in ("median", "p99")
+    },
+    **{
+        f"{name}_sojourn_max": Metric(
+            f"{name} flow: longest sojourn, ms", _of_flow(flow, "wait_max_us", 1e3), 3
+        )
+        for name, flow in PLACES
+    },
+    **{
+        f"{name}_rate": Metric(
+            f"{name} flow: rate behind the queue, Mbit/s", _of_flow(flow, "rate_bps", 1e6), 2
+        )
+        for name, flow in PLACES
     },
     "sojourn_max": Metric("longest sojourn, ms", _queue("wait_max_us", 1e3), 3),
     "queue_drops": Metric("dropped by the queue", _queue("drops"), 0),

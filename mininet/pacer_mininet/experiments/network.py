@@ -9,7 +9,7 @@ wan    gtrcnet.p4: rate, FIFO and half the RTT each way.
 far    gtrcnet.p4 without rate: measures traffic behind the bottleneck, if the scenario says so.
 out    pacer.p4 without classes, if there is more than one receiver.
 queue  behind wan, which then has no rate: the bottleneck's queue, if that is under test.
-       gtrcnet.p4, or a Linux router.
+       gtrcnet.p4 or qos.p4, or a Linux router.
 """
 
 import dataclasses
@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from mininet.net import Mininet
 from mininet.topo import Topo
 
+from pacer_mininet import paths
 from pacer_mininet.bmv2_switch import BMv2PacerSwitch
 from pacer_mininet.experiments.scenario import LAB_SEED, UNPACED, Scenario
 from pacer_mininet.hosts import LfnHost
@@ -173,7 +174,10 @@ class ScenarioTopo(Topo):  # type: ignore[misc] # mininet has no types
             self.addLink(wan, router, port1=WIRE_OUT, port2=BEFORE, params1=dict(wire))
             return router, {}
         rate = format_rate(scenario.rate_bps)
-        switch: str = self.addSwitch(NODE, spin="0ns", program="gtrcnet", bottleneck=rate)
+        program = scenario.queueing.program
+        if program not in PacingSwitch.programs:
+            program = str(paths.COMPILED / "pacing_switch" / f"{program}.json")
+        switch: str = self.addSwitch(NODE, spin="0ns", program=program, bottleneck=rate)
         self.addLink(wan, switch, port1=WIRE_OUT, port2=WIRE_IN, params1=dict(wire))
         line = {"rate": rate, "counts": "layer2", "fifo": str(scenario.fifo_bytes)}
         return switch, line

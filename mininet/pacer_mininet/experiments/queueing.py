@@ -16,7 +16,13 @@ from pacer_mininet.experiments.shaping import NotOfferedError, port_of, set_queu
 from pacer_mininet.linux_router import BEFORE, BEHIND, Counted, LinuxRouter, RouterError
 from pacer_mininet.rest import RestClient
 from pacer_mininet.tap import Seen, Tap
-from pacer_mininet.traffic import FCS_BYTES, MTU_FRAME_BYTES, NS_PER_S, percentile
+from pacer_mininet.traffic import (
+    FCS_BYTES,
+    MTU_FRAME_BYTES,
+    NS_PER_S,
+    bits_per_second,
+    percentile,
+)
 
 _LIMITS = {"bfifo": "bytes", "codel": "packets", "fq_codel": "packets", "pie": "packets"}
 """What the kernel's disciplines count in `limit`."""
@@ -103,17 +109,28 @@ class QueueUnderTest:
         ]
         self.close()
         late = [one for one in waits if one.left_ns >= half_ns]
-        flows = range(len(self.scenario.flows))
         return {
             "drops": total.drops,
             "marks": total.marks,
+            "ce_marks": sum(one.marked for one in waits),
             "packets": len(waits),
             "wait_max_us": max(one.wait_ns for one in waits) / 1e3 if waits else None,
             **_of_waits([one.wait_ns for one in late]),
             "flows": [
-                _of_waits([one.wait_ns for one in late if one.port == port_of(number)])
-                for number in flows
+                self._of_flow(port_of(number), waits, half_ns)
+                for number in range(len(self.scenario.flows))
             ],
+        }
+
+    def _of_flow(self, port: int, waits: list["Wait"], half_ns: int) -> dict[str, float | None]:
+        """Return the longest time that a flow's packets waited, and figures of the second half."""
+        here = [one for one in waits if one.port == port]
+        late = [one for one in here if one.left_ns >= half_ns]
+        frames_bytes = sum(one.frame_bytes for one in late)
+        return {
+            "rate_bps": bits_per_second(frames_bytes, self.scenario.seconds * NS_PER_S // 2),
+            "wait_max_us": max(one.wait_ns for one in here) / 1e3 if here else None,
+            **_of_waits([one.wait_ns for one in late]),
         }
 
     def close(self) -> None:
@@ -125,20 +142,31 @@ class QueueUnderTest:
 
 @dataclass(frozen=True)
 class Wait:
-    """A packet that has left: when, how long after it came, and to which port it goes."""
+    """A packet that has left: when, how long after it came, and to which port it goes.
+
+    `frame_bytes` is its length, layer 2 with FCS, and `marked` whether it got a CE mark on its way.
+    """
 
     left_ns: int
     wait_ns: int
     port: int
+    frame_bytes: int = 0
+    marked: bool = False
 
 
 def waited(came: Iterable[Seen], left: Iterable[Seen]) -> list[Wait]:
     """Return the packets that came and left, in the order in which they left."""
-    arrivals = {one.identity: one.at_ns for one in came}
+    arrivals = {one.identity: one for one in came}
+    found = ((one, arrivals[one.identity]) for one in left if one.identity in arrivals)
     return [
-        Wait(one.at_ns, one.at_ns - arrivals[one.identity], one.port)
-        for one in left
-        if one.identity in arrivals
+        Wait(
+            left_ns=after.at_ns,
+            wait_ns=after.at_ns - before.at_ns,
+            port=after.port,
+            frame_bytes=after.frame_bytes,
+            marked=after.is_ce and not before.is_ce,
+        )
+        for after, before in found
     ]
 
 

@@ -199,7 +199,9 @@ class ScenarioRun:
             elif flow.udp_bps:
                 self._start(receiver, ["iperf", "-s", "-p", str(port), "-y", "C", "-u"])
             else:
-                self.sink.listen(receiver, port)
+                control = flow.congestion_control
+                both = control in congestion.AT_BOTH_ENDS
+                self.sink.listen(receiver, port, control if both else "")
         self.sink.start()
 
     def _start(self, host: Node, command: list[str]) -> None:

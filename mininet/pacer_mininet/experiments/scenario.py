@@ -160,12 +160,14 @@ class Queueing:
         egress_queues: for a switch, those of its port at the controller, such as `queues` and
             `aqm`; empty: the port has its FIFO.
         discipline: for a kernel, the queueing discipline below HTB, such as `codel ecn`.
+        program: for a switch, the P4 program, which passes packets from either wire to the other.
 
     """
 
     at: str
     egress_queues: tuple[tuple[str, Any], ...] = ()
     discipline: str = ""
+    program: str = "gtrcnet"
 
 
 @dataclass(frozen=True)
