@@ -831,8 +831,8 @@ def test_dynamic_is_compared_with_fixed_gaps_over_the_seeds_that_both_have() -> 
     rows = [
         over("dynamic", [1, 2, 3, 4], goodput=[9.5, 8.0, 7.0, 1.0], deviation=[0.3, 0.3, 0.3, 9.0]),
         over("IPG 8", [1, 2, 3], goodput=[5.0, 5.0, 5.0], deviation=[1.0, 1.1, 1.2]),
-        over("PSPD", [1, 2, 3], goodput=[5.0, 5.0, 5.0], deviation=[0.45, 0.45, 0.45]),
         over("IPG 512", [1, 2, 3], goodput=[10.0, 8.0, 7.0], deviation=[0.6, 0.5, 0.4]),
+        over("PSPD", [1, 2, 3], goodput=[5.0, 5.0, 5.0], deviation=[0.45, 0.45, 0.45]),
     ]
     checked = [one for one in claims.check("ipg", rows) if "gap's" in one["claim"]]
     assert [(one["worst"], one["holds"]) for one in checked] == [
