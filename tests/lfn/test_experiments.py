@@ -700,6 +700,11 @@ def test_a_class_has_its_share_of_the_line_and_waits_for_one_frame() -> None:
     assert checked("drr 3:1", 25.2, 80) == [(0.2, True)]
 
 
+def test_the_threshold_of_the_experiment_is_that_of_the_program() -> None:
+    text = (paths.REPO / "p4src" / "qos.p4").read_text()
+    assert f"MARK_FROM_PACKETS = {tutorials.MARK_FROM_PACKETS};" in text
+
+
 def test_following_is_measured_against_every_other_way_and_the_fifo() -> None:
     """Where others come one by one, with the figures of docs/papers.md; the rest is made up."""
     fifo_bytes = SHORT.fifo_bytes

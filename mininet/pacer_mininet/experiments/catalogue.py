@@ -84,6 +84,7 @@ _MAKERS: tuple[Callable[[], Experiment], ...] = (
     aqm.l4s,
     schedulers.schedulers,
     tutorials.qos,
+    tutorials.ecn,
 )
 
 

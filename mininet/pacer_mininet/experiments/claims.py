@@ -46,9 +46,14 @@ from pacer_mininet.experiments.following import LINE_AT_ONCE, LINE_STEP_BY_STEP
 from pacer_mininet.experiments.schedulers import SCHEDULERS
 from pacer_mininet.experiments.tutorials import (
     BELOW_ITS_WEIGHT,
+    BY_PROGRAM,
     BY_WEIGHT,
+    DROP_TAIL,
+    IN_LINUX,
     LINE_BPS,
+    MARK_FROM_PACKETS,
     ROUND_FRAMES,
+    STREAMS,
     STRICT,
     UDP_BPS,
     UDP_WEIGHT_PERCENT,
@@ -561,6 +566,36 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
                 *("at most", ROUND_FRAMES, 2),
             )
             for column in BY_WEIGHT
+        ),
+    ),
+    "ecn": (
+        Claim(
+            f"{BY_PROGRAM}: packets dropped",
+            figures("queue_drops", "max", BY_PROGRAM),
+            *("at most", 0),
+        ),
+        Claim(
+            f"DCTCP, {BY_PROGRAM}: second half, % of the limit",
+            in_row("DCTCP", figures_per("steady", "min", percent_of_limit, BY_PROGRAM)),
+            *("at least", 99, 1),
+        ),
+        Claim(
+            f"DCTCP, {BY_PROGRAM}: p99 of the sojourn, in frames (K + N, and the one on the line)",
+            in_row("DCTCP", figures_per("sojourn_p99", "max", frame_ms, BY_PROGRAM)),
+            *("at most", MARK_FROM_PACKETS + STREAMS + 1, 1),
+        ),
+        *(
+            Claim(
+                f"{BY_PROGRAM}: {title} of the sojourn off Linux's, in frames",
+                distance_in_frames(BY_PROGRAM, IN_LINUX, metric),
+                *("at most", 1.5, 2),
+            )
+            for title, metric in (("median", "sojourn_median"), ("p99", "sojourn_p99"))
+        ),
+        Claim(
+            f"{BY_PROGRAM}: p99 of the sojourn less that of {DROP_TAIL}, ms",
+            but_row("DCTCP", difference(BY_PROGRAM, DROP_TAIL, "sojourn_p99")),
+            *("less than", 0, 1),
         ),
     ),
 }

@@ -366,6 +366,7 @@ METRICS: dict[str, Metric] = {
     "sojourn_max": Metric("longest sojourn, ms", _queue("wait_max_us", 1e3), 3),
     "queue_drops": Metric("dropped by the queue", _queue("drops"), 0),
     "queue_marks": Metric("marked CE", _queue("marks"), 0),
+    "ce_marks": Metric("marked CE on the way", _queue("ce_marks"), 0),
     "loss_share": Metric("lost, %", _loss_share, 2),
     "window_mean": Metric("congestion window, mean, packets", _window_mean),
 }
