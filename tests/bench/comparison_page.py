@@ -87,7 +87,7 @@ readings](comparison.json) are beside this page.
 """
 
 ABSENT = """
-## What was not there
+## Missing programs
 
 """
 

@@ -1,4 +1,4 @@
-//! What a program reads of egress queues, and the queue that it chooses, in virtual time and on both
+//! A program reads egress queues and chooses one: the values and the queue, in virtual time and on both
 //! engines: exact to the packet, the byte and the nanosecond.
 
 mod common;

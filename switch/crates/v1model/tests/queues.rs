@@ -93,7 +93,7 @@ fn ingress(p: &mut Pipeline, ctx: &mut Context, frame: &[u8], externs: &impl Ext
     p.ingress(ctx, &input, externs);
 }
 
-/// What a packet reads in ingress at 5,000 ns and in egress at 9,000 ns.
+/// The values that a packet reads in ingress at 5,000 ns and in egress at 9,000 ns.
 fn read(p: &mut Pipeline, (port, queue): (u16, u8), head_ns: u64) -> [(u32, u32, u64); 2] {
     let externs = OneQueue {
         head_arrival_ns: head_ns,

@@ -7,7 +7,7 @@ use std::path::Path;
 /// Bytes that are written to the file at once, or a few more; also what waits for a file that takes no more.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// A file of traces. What it does not take waits in memory, up to a block, and is written when it takes more.
+/// A file of traces. Bytes that it does not take wait in memory, up to a block, until it takes more.
 /// Traces beyond that are lost. No trace is cut, unless the process is killed.
 pub(super) struct TraceFile {
     file: File,

@@ -262,7 +262,7 @@ fn write_until_end(
         match next {
             Ok(trace) => {
                 for trace in std::iter::once(trace).chain(receiver.try_iter()) {
-                    // What a file that is behind has no room for is lost.
+                    // A file that is behind loses what it has no room for.
                     if writer.write(&trace) && !writer.is_behind() {
                         writer.flush_or_say();
                     }

@@ -273,7 +273,7 @@ impl<'b> Writer<'b> {
         self.out.extend_from_slice(bytes);
     }
 
-    /// What stands in front of a field's value.
+    /// The text in front of a field's value.
     fn key(&mut self, field: Field, wire_type: u32) {
         match self.form {
             Form::Message => self.varint(u64::from(field.0 << 3 | wire_type)),
