@@ -6,10 +6,13 @@ packets that each queue dropped.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pacing_switch import Switch
 from pacing_switch.wires import make_wires
@@ -36,26 +39,39 @@ def end_of_wire(interface: str, protocol: int) -> socket.socket:
     return end
 
 
-def main() -> None:
-    """Send frames of several priorities through a port whose lowest queue is slow."""
-    folder = Path(sys.argv[1])
-    generate(folder)
+@contextlib.contextmanager
+def running_switch(stats: Path) -> Iterator[tuple[int, socket.socket, socket.socket]]:
+    """Run a switch with eight queues; return its Thrift port, a sender and the receiver.
+
+    The stubs are beside the file of statistics, which has them when the switch has ended.
+    """
+    generate(stats.parent)
     make_wires([("t1", "s1"), ("t2", "s2")])
     near, far = end_of_wire("t2", ETHER_TYPE), end_of_wire("t1", ALL_PROTOCOLS)
-    stats = folder / "stats.json"
     options = ["--priority-queues", "8", "--thrift-port", "0", "--stats-file", str(stats)]
     with Switch(PROGRAM, {1: "s1", 2: "s2"}, options=options, binary=binary()) as switch:
         line = switch.wait_for_line(": Thrift at ")
-        with connected(int(line.rpartition(":")[2])) as clients:
+        yield int(line.rpartition(":")[2]), near, far
+
+
+def drops_of(stats: Path) -> dict[int, Any]:
+    """Return the drops of each queue of port 1 that has some."""
+    ports = json.loads(stats.read_text())["ports"]
+    return {queue["queue"]: queue["drops"] for queue in ports[0]["queues"] if queue["drops"]}
+
+
+def main() -> None:
+    """Send frames of several priorities through a port whose lowest queue is slow."""
+    stats = Path(sys.argv[1]) / "stats.json"
+    with running_switch(stats) as (port, near, far):
+        with connected(port) as clients:
             # A packet of the lowest queue a second, and no packet of another one.
             clients.simple_switch.set_egress_priority_queue_rate(1, LOW, 1)
             clients.simple_switch.set_egress_priority_queue_depth(1, FULL, 0)
         for priority in (LOW, LOW, FULL, HIGH):
             near.send(frame(priority))
         received = [far.recv(2048)[0] for _ in range(3)]
-    ports = json.loads(stats.read_text())["ports"]
-    drops = {queue["queue"]: queue["drops"] for queue in ports[0]["queues"] if queue["drops"]}
-    print(json.dumps({"received": received, "drops": drops}))
+    print(json.dumps({"received": received, "drops": drops_of(stats)}))
 
 
 if __name__ == "__main__":

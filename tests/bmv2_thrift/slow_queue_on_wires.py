@@ -17,11 +17,8 @@ import struct
 import sys
 from pathlib import Path
 
-from pacing_switch import Switch
-from pacing_switch.wires import make_wires
-from queues_on_wires import ALL_PROTOCOLS, ETHER_TYPE, PROGRAM, end_of_wire, frame
-from stubs import connected, generate
-from virtual_switch import binary
+from queues_on_wires import drops_of, frame, running_switch
+from stubs import connected
 
 PACKETS = 16
 RATE_PPS = 2
@@ -38,15 +35,9 @@ def fields_of(received: bytes) -> dict[str, int]:
 
 def main() -> None:
     """Send the packet before, the others, one too many, and one of a higher priority."""
-    folder = Path(sys.argv[1])
-    generate(folder)
-    make_wires([("t1", "s1"), ("t2", "s2")])
-    near, far = end_of_wire("t2", ETHER_TYPE), end_of_wire("t1", ALL_PROTOCOLS)
-    stats = folder / "stats.json"
-    options = ["--priority-queues", "8", "--thrift-port", "0", "--stats-file", str(stats)]
-    with Switch(PROGRAM, {1: "s1", 2: "s2"}, options=options, binary=binary()) as switch:
-        line = switch.wait_for_line(": Thrift at ")
-        with connected(int(line.rpartition(":")[2])) as clients:
+    stats = Path(sys.argv[1]) / "stats.json"
+    with running_switch(stats) as (port, near, far):
+        with connected(port) as clients:
             clients.simple_switch.set_all_egress_queue_rates(RATE_PPS)
             clients.simple_switch.set_egress_priority_queue_depth(1, SLOW, PACKETS)
         near.send(frame(SLOW))
@@ -54,12 +45,11 @@ def main() -> None:
         for priority in (*(SLOW,) * (PACKETS + 1), HIGH):
             near.send(frame(priority))
         received += [far.recv(2048) for _ in range(PACKETS + 1)]
-    ports = json.loads(stats.read_text())["ports"]
     told = {
         "slow": [fields_of(each) for each in received if each[0] == SLOW],
         "order": [each[0] for each in received],
         "rate_pps": RATE_PPS,
-        "drops": {queue["queue"]: queue["drops"] for queue in ports[0]["queues"] if queue["drops"]},
+        "drops": drops_of(stats),
     }
     print(json.dumps(told))
 
