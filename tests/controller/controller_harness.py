@@ -1,5 +1,6 @@
 """Real processes for the controller's tests: switches, controllers, wires between them."""
 
+import asyncio
 import os
 import shutil
 import socket
@@ -70,6 +71,14 @@ def eventually(check: Callable[[], Any], what: str, deadline_s: float = DEADLINE
         if time.monotonic() > end:
             pytest.fail(f"not within {deadline_s} s: {what}")
         time.sleep(0.02)
+
+
+async def until(check: Callable[[], object]) -> None:
+    """Wait until a check is true, while the tasks of the event loop go on."""
+    end_s = time.monotonic() + DEADLINE_S
+    while not check():
+        assert time.monotonic() < end_s
+        await asyncio.sleep(0.01)
 
 
 class Process:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from etcd_members import MISSING, Members, given_up
 
+from controller_harness import until
 from pacer_controller.southbound import FenceError, NotHeldError, Tenure, fence_of, generation_of
 from pacer_controller.stores import Entry, Event, Status
 from pacer_controller.stores.base import epoch_above
@@ -69,13 +70,6 @@ async def controller(
 async def until_held(tenure: Tenure, held: bool = True) -> None:
     async with asyncio.timeout(WAIT_S):
         await tenure.becomes(held)
-
-
-async def until(true: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + WAIT_S
-    while not true():
-        assert time.monotonic() < end_s
-        await asyncio.sleep(0.01)
 
 
 def test_numbers_grow_and_only_the_holder_gets_one(members: Members) -> None:

@@ -179,6 +179,32 @@ def test_restarted_switch_gets_everything_back(controller: Controller, switch: S
     assert after == before
 
 
+@pytest.mark.skipif(TARGET == "bmv2", reason="not run: bmv2 ports have no settings")
+@pytest.mark.parametrize("given", ["", ",ports=1+2"])
+def test_a_restarted_switch_gets_its_ports_settings_back(
+    wires: Network, start_controller: Start, given: str
+) -> None:
+    switch = Switch(wires)
+    switch.start()
+    try:
+        controller = start_controller("--switch", f"s1={switch.address}{given}")
+        controller.wait_connected()
+        path = "/v1/switches/s1/ports/1"
+        assert controller.put(path, {"fifo_bytes": 20000}).json()["state"] == "applied"
+        switch.kill()
+        eventually(
+            lambda: controller.get("/v1/switches/s1")["state"] == "pending", "switch seen as away"
+        )
+        switch.start()
+        controller.wait_connected()
+        # Another controller asks the switch itself.
+        reader = start_controller("--switch", f"s1={switch.address}")
+        eventually(lambda: reader.get("/v1/switches/s1/ports")["ports"], "the ports are known")
+        assert reader.get(path)["fifo_bytes"] == 20000
+    finally:
+        switch.kill()
+
+
 def test_killed_controller_remembers(
     start_controller: Start, switch: Switch, tmp_path: Path
 ) -> None:

@@ -10,15 +10,15 @@ import grpc.aio
 import pytest
 from finsy.proto import U128, p4r
 
-from controller_harness import COMPILED
+from controller_harness import COMPILED, TARGET, Network, Switch, until
 from pacer_controller.config import SwitchConfig, parse_switch, switch_from
-from pacer_controller.entries import FORWARD, MEASURED_FLOWS, MONITOR, WIRE, class_row
+from pacer_controller.entries import FORWARD, MEASURED_FLOWS, MONITOR, WIRE, class_row, port_row
 from pacer_controller.learning import forward_row, source_row
 from pacer_controller.p4rt import P4Switch, access
-from pacer_controller.p4rt.session import Bidder, OutbidError
-from pacer_controller.records import Indices
+from pacer_controller.p4rt.session import Bidder, GuardedClient, OutbidError
+from pacer_controller.records import Indices, PortRecord
 from pacer_controller.rows import Change, Key, Op, Row, by_key
-from pacer_controller.schemas import ClassSpec
+from pacer_controller.schemas import ClassSpec, PortSpec
 from pacer_controller.southbound import (
     DriverContext,
     Refusal,
@@ -26,6 +26,7 @@ from pacer_controller.southbound import (
     SwitchUnreadableError,
     Unfenced,
 )
+from pacer_controller.traffic_manager import TrafficManager
 
 A = 0x020000000001
 FRAME = b"\xff" * 6 + A.to_bytes(6, "big") + b"\x08\x00" + bytes(46)
@@ -276,3 +277,45 @@ def test_controllers_without_a_lease_are_backups_of_each_other() -> None:
     asyncio.run(bidder.handshake(switch))
     assert not bidder.is_primary
     assert switch.primary_id == 9
+
+
+@pytest.mark.skipif(TARGET == "bmv2", reason="not run: bmv2 ports have no settings")
+def test_a_switch_that_comes_up_while_the_store_is_slow_gets_its_ports_settings(
+    wires: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first attempt to connect fails, and gRPC has made another one before there is a bid."""
+    switch = Switch(wires)
+    config = parse_switch(f"s1={switch.address}")
+    assert isinstance(config, SwitchConfig)
+    rows = by_key([port_row(PortRecord("1", PortSpec(fifo_bytes=20000)))])
+    channels: list[Any] = []
+    asked = asyncio.Event()
+    opening = GuardedClient.open
+
+    async def opened(self: GuardedClient, **options: Any) -> None:
+        await opening(self, **options)
+        channels.append(self.channel)
+
+    class Slow(Leased):
+        async def bid(self, above: int = 0) -> int:
+            asked.set()
+            while (state := channels[-1].get_state()) is not grpc.ChannelConnectivity.READY:
+                await channels[-1].wait_for_state_change(state)
+            return await super().bid(above)
+
+    async def run() -> dict[int, int | None]:
+        driver = P4Switch(config, COMPILED, DriverContext(lambda: rows, tenure=Slow()))
+        running = asyncio.create_task(driver.run())
+        await until(lambda: asked.is_set() or driver.last_error is not None)
+        await asyncio.to_thread(switch.start)
+        await until(lambda: driver.state is State.CONNECTED)
+        running.cancel()
+        async with grpc.aio.insecure_channel(switch.address) as channel:
+            return {one.port: one.fifo_bytes for one in await TrafficManager(channel).ports()}
+
+    monkeypatch.setattr(GuardedClient, "open", opened)
+    try:
+        sizes = asyncio.run(run())
+    finally:
+        switch.kill()
+    assert sizes[1] == 20000

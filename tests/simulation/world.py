@@ -246,7 +246,7 @@ def _stopping(seed: str, members: Sequence[str], number: int) -> list[Fault]:
         return []
     for_s = chance.uniform(*STOPPING_S)
     # Controllers stay with the first member as long as it answers.
-    who = chance.choice([*members, members[0]])
+    who = chance.choice([members[0], *members])
     return [Fault(number, CLIENTS_UNTIL_S - for_s, for_s, "pause", (who,))]
 
 

@@ -192,13 +192,19 @@ class GuardedClient(P4Client):
         self._schema = schema
         self._complete_request = complete_request
 
-    async def connected(self) -> grpc.aio.Channel | None:
-        """Wait for the first attempt to connect; return the channel if the switch answers."""
+    async def attempted(self) -> grpc.aio.Channel:
+        """Wait until the first attempt to connect has succeeded or failed; return the channel.
+
+        After a failure gRPC goes on trying, so the channel may be ready later. A request tells why
+        the attempt has failed, or succeeds.
+        """
         ready, failed = grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE
-        channel: Any = self._channel
+        channel = self._channel
+        if channel is None:
+            raise RuntimeError("open() comes first")
         while (state := channel.get_state(try_to_connect=True)) not in (ready, failed):
             await channel.wait_for_state_change(state)
-        return channel if state is ready else None
+        return channel
 
     async def request(self, msg: Any) -> Any:
         """Make a request; a write needs the right to write.
@@ -273,12 +279,12 @@ class Session(fy.Switch):  # type: ignore[misc]
             await client.open(
                 schema=self.p4info, complete_request=self._arbitrator.complete_request
             )
-            channel = await client.connected()
-            if channel is not None:
-                await self._admitted(channel)
+            channel = await client.attempted()
+            # Bids wait for the store, so the switch must have answered before the first one.
+            await base._fetch_capabilities()
+            await self._admitted(channel)
             if self._bids:
                 await self._arbitrator.handshake(self)
-            await base._fetch_capabilities()
             base._channel_up()
             if self._bids:
                 await base._receive_until_closed()

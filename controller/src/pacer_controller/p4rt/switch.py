@@ -209,8 +209,11 @@ class P4Switch:
     # ---- ports and multicast groups ----
 
     async def _refresh_ports(self) -> bool:
-        """Ask the switch for its ports; return whether their numbers changed."""
-        if self.config.ports or self._connection.traffic is None:
+        """Ask the switch for its ports; return whether their numbers changed.
+
+        If the configuration has numbers, the ports have those.
+        """
+        if self._connection.traffic is None:
             return False
         try:
             ports = await self._connection.traffic.ports()
@@ -222,6 +225,9 @@ class P4Switch:
                     )
                 return False
             raise RuntimeError(f"ListPorts: {error}") from None
+        if self.config.ports:
+            listed = {port.port: port for port in ports}
+            ports = [listed.get(number, PortInfo(number)) for number in self.config.ports]
         changed = [port.port for port in ports] != [port.port for port in self.ports]
         self.ports = ports
         return changed
@@ -423,14 +429,15 @@ class P4Switch:
     async def _write_port(self, switch: fy.Switch, change: Change) -> Refusal | None:
         if not self._context.tenure.held:
             raise NotHeldError(self.config.name)
-        if change.op is Op.DELETE or self._connection.traffic is None:
+        if change.op is Op.DELETE:
             # A setting that is no longer managed keeps its value.
             return None
+        traffic = self._connection.traffic
+        if traffic is None:
+            raise RuntimeError("not connected")
         port = next(int(v) for n, v in change.row.match if n == "port" and isinstance(v, int))
         try:
-            info = await self._connection.traffic.set_port(
-                port, dict(change.row.params), _primary(switch)
-            )
+            info = await traffic.set_port(port, dict(change.row.params), _primary(switch))
         except ServiceUnavailableError as error:
             if error.refused:
                 return Refusal(change.row, str(error), table_full=False)
