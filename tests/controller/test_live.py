@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pacing_switch import TimedFrame, write_capture
+from relay import Relay
 
 from controller_harness import COMPILED, TARGET, Controller, Network, Switch, eventually
 from pacer_controller.burst import capture
@@ -177,6 +178,27 @@ def test_restarted_switch_gets_everything_back(controller: Controller, switch: S
     controller.wait_connected()
     after = sorted(map(str, entries_of(switch, "classes") + entries_of(switch, "flows")))
     assert after == before
+
+
+@pytest.mark.parametrize("given", ["", ",target=bmv2,ports=1-2"])
+def test_a_switch_that_falls_silent_is_away(
+    start_controller: Start, switch: Switch, given: str
+) -> None:
+    """A machine that loses power ends no connection. Stock BMv2 takes no keepalive probes."""
+    relay = Relay(switch.address)
+    try:
+        which = f"s1={relay.address}{given or switch.options}"
+        # Reading the switch back would notice it, too.
+        controller = start_controller("--switch", which, "--reconcile-interval", "0")
+        controller.wait_connected()
+        relay.stall()
+        eventually(
+            lambda: controller.get("/v1/switches/s1")["state"] == "pending", "switch seen as away"
+        )
+        relay.resume()
+        controller.wait_connected()
+    finally:
+        relay.close()
 
 
 @pytest.mark.skipif(TARGET == "bmv2", reason="not run: bmv2 ports have no settings")

@@ -12,7 +12,10 @@ with a higher id: that controller has no lease of the store. A holder that no lo
 gets no further number. An id of 2^126 or more cannot be outbid (`stores.base.EPOCH_MOST`).
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 import finsy as fy
@@ -23,6 +26,8 @@ from finsy.proto import U128, p4r, p4r_grpc
 
 from pacer_controller.southbound import FenceError, NotHeldError, Tenure
 
+_LOG = logging.getLogger(__name__)
+
 BIDS_MOST = 4
 """Most bids in a row; each is above the id that the switch remembered at the time."""
 
@@ -30,13 +35,17 @@ KEEPALIVE_MS = 1_000
 KEEPALIVE_READING_MS = 5_000
 KEEPALIVE_TIMEOUT_MS = 1_000
 
+PROBE_S = 5.0
+PROBE_TIMEOUT_S = 5.0
+"""Pause between two requests to a switch that takes no keepalive probes, and time for an answer."""
+
 
 def _keepalive(*, bids: bool) -> list[tuple[str, int]]:
     """Return the options with which a channel notices that the other end is gone.
 
     A session that bids notices it within 2 s; one that only reads, of which a controller has many,
     within 6 s. gRPC's own server, which stock BMv2 uses, ends connections that probe more often
-    than every 5 min.
+    than every 5 min; a session with it makes requests instead (`Session`).
     """
     return [
         ("grpc.keepalive_time_ms", KEEPALIVE_MS if bids else KEEPALIVE_READING_MS),
@@ -238,7 +247,8 @@ class Session(fy.Switch):  # type: ignore[misc]
         schema: the program that the switch should have.
         bids: whether to bid; if not, the session only reads.
         looks_first: whether to be the backup of an existing primary (`Bidder`).
-        keepalive: whether the switch accepts keepalive probes.
+        keepalive: whether the switch accepts keepalive probes; if not, the session makes a request
+            now and then, and ends when one has no answer.
         admitted: called with the connection when the switch answers; the session goes on when it
             returns.
 
@@ -286,10 +296,34 @@ class Session(fy.Switch):  # type: ignore[misc]
             if self._bids:
                 await self._arbitrator.handshake(self)
             base._channel_up()
-            if self._bids:
-                await base._receive_until_closed()
+            until_broken = base._receive_until_closed() if self._bids else client.broken()
+            if self._keepalive:
+                await until_broken
             else:
-                await client.broken()
+                await _first(until_broken, self._until_silent())
         finally:
             await client.close()
             base._channel_down()
+
+    async def _until_silent(self) -> None:
+        """Return when the switch no longer answers requests."""
+        base: Any = super()
+        with contextlib.suppress(TimeoutError):
+            while True:
+                await asyncio.sleep(PROBE_S)
+                async with asyncio.timeout(PROBE_TIMEOUT_S):
+                    await base._fetch_capabilities()
+        _LOG.warning("switch %s: no answer within %g s", self.name, PROBE_TIMEOUT_S)
+
+
+async def _first(*works: Coroutine[Any, Any, None]) -> None:
+    """Wait until one of several works is done, and cancel the others."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
