@@ -20,10 +20,11 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import streams
 import threads
@@ -52,6 +53,9 @@ LOOK_S = 0.25
 
 SEEDS_OF_A_WORKER = 200
 """Seeds that a process runs before another one takes its place."""
+
+
+Watch = Callable[[World, Invariants], Coroutine[Any, Any, float]]
 
 
 @dataclass
@@ -142,7 +146,7 @@ def _silent() -> Iterator[None]:
         sys.unraisablehook = hook
 
 
-async def _watch(world: World, invariants: Invariants) -> float:
+async def watch(world: World, invariants: Invariants) -> float:
     """Let the world go on until it rests; returns how long that took after the last fault."""
     loop, rested_s, why = world.loop, None, ""
     while loop.now_s < CLIENTS_UNTIL_S + REST_MOST_S:
@@ -191,20 +195,27 @@ class Work:
         return schedule(self.seed, self.scene)
 
 
-def run(work: Work, faults: Sequence[Fault] | None = None, *, story: bool = False) -> Result:
+def run(
+    work: Work,
+    faults: Sequence[Fault] | None = None,
+    *,
+    story: bool = False,
+    watching: Watch = watch,
+) -> Result:
     """Run one seed.
 
     Args:
         work: the seed, and the scene.
         faults: the faults; None: those of the seed.
         story: whether to keep the controllers' logs, too.
+        watching: lets the world go on until the run ends, and returns the time to rest.
 
     """
     _prepare()
     gc.disable()
     loop = SimulatedLoop(work.seed)
     try:
-        return _run(loop, work, work.faults() if faults is None else faults, story)
+        return _run(loop, work, work.faults() if faults is None else faults, story, watching)
     finally:
         # Coroutines that are freed begin tasks that close their channels, on the thread's loop.
         # That loop would keep them, and with them the world.
@@ -234,7 +245,9 @@ def _exempt() -> None:
     gc.freeze()
 
 
-def _run(loop: SimulatedLoop, work: Work, faults: Sequence[Fault], story: bool) -> Result:
+def _run(
+    loop: SimulatedLoop, work: Work, faults: Sequence[Fault], story: bool, watching: Watch
+) -> Result:
     seed = work.seed
     with contextlib.ExitStack() as stack:
         errors = stack.enter_context(_logging(loop, story=story))
@@ -251,7 +264,7 @@ def _run(loop: SimulatedLoop, work: Work, faults: Sequence[Fault], story: bool) 
         stack.enter_context(streams.installed(loop, world.network, invariants.sent))
         rest_s = REST_MOST_S
         try:
-            rest_s = loop.run_until_complete(loop.world.spawn(_watch(world, invariants)))
+            rest_s = loop.run_until_complete(loop.world.spawn(watching(world, invariants)))
             invariants.check_events()
             invariants.check_generations()
         except SimulationError as error:
