@@ -220,7 +220,10 @@ experiments: may-run packages venv $(SNAKEMAKE) switch bytecode
 	@$(PYTHON) mininet/experiments.py $(EXPERIMENT_OPTIONS)
 experiment-list: venv
 	@$(PYTHON) mininet/experiments.py --list $(EXPERIMENT_OPTIONS)
-experiment-%: may-run packages venv $(SNAKEMAKE) switch bytecode
+# A wrong name is told before anything is built.
+experiment-%: may-run packages venv
+	@$(PYTHON) mininet/experiments.py --list $* >/dev/null
+	@$(MAKE) --no-print-directory $(SNAKEMAKE) switch bytecode
 	@$(PYTHON) mininet/experiments.py $(EXPERIMENT_OPTIONS) $*
 
 SAMPLES ?= tests/conformance/programs

@@ -82,7 +82,7 @@ def write(
     sections = "".join(_section(one, pictures.get(one["name"], [])) for one in collected)
     scaled = any(one["quick"] for one in collected)
     warning = (
-        "<p><strong>These runs are scaled down: do not compare them with the papers.</strong></p>"
+        "<p><strong>Runs that are scaled down do not compare with the papers.</strong></p>"
         if scaled
         else ""
     )

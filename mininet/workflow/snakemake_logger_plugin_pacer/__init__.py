@@ -19,6 +19,9 @@ from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 FAILED = "failed: "
 """What the log of a run that failed begins with."""
 
+INTERRUPTED = "Terminating processes on user request"
+"""What Snakemake says before it ends its steps."""
+
 FAILED_STEPS = ("At least one job did not complete", "Exiting because a job execution failed")
 
 
@@ -47,6 +50,7 @@ class LogHandler(LogHandlerBase):  # type: ignore[misc] # it has no types here
         self._keys: dict[int, list[str]] = {}
         self._wanted = sum(map(len, self._groups.values()))
         self._made: set[str] = set()
+        self._interrupted = False
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show one event."""
@@ -60,11 +64,16 @@ class LogHandler(LogHandlerBase):  # type: ignore[misc] # it has no types here
             self._ended(vars(record)["jobid"])
         elif event == LogEvent.ERROR or (event is None and record.levelno >= logging.ERROR):
             self._error(record)
+        elif record.getMessage().startswith(INTERRUPTED):
+            self._interrupted = True
 
     def _ended(self, job: int) -> None:
         for key in self._keys.get(job, []):
             # The results do not tell: Snakemake removes those of a group that it tries again.
             said = self._log(key)
+            if self._interrupted and not said:
+                continue
+            said = said or f"{FAILED}it ended without a message"
             if not said.startswith(FAILED):
                 self._made.add(key)
             name = self._runs[key]["name"]
@@ -79,7 +88,6 @@ class LogHandler(LogHandlerBase):  # type: ignore[misc] # it has no types here
             print(f"snakemake: {said}", file=sys.stderr, flush=True)
 
     def _log(self, key: str) -> str:
-        """Return a run's output: its figures, or FAILED and the reason."""
+        """Return a run's output: its figures, or FAILED and the reason; empty before its end."""
         file = self._directory / "logs" / f"{key}.log"
-        said = file.read_text().strip() if file.exists() else ""
-        return said or f"{FAILED}it ended without a message"
+        return file.read_text().strip() if file.exists() else ""

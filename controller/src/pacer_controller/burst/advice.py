@@ -40,6 +40,8 @@ NS_PER_S = 1_000_000_000
 MAX_RATE_BPS = 1_000_000_000_000
 RATE_STEP = 1.002
 """A rate is advised to within this factor."""
+RATE_DIGITS = 4
+"""Significant digits of an advised rate, so that it is short to type."""
 
 
 class NoAdviceError(ValueError):
@@ -175,7 +177,8 @@ def rate_for(packets: Packets, fifo_bytes: int) -> Advice:
         raise NoAdviceError("too few packets")
 
     def fitting(rate_bps: float) -> Advice | None:
-        whole_bps = math.ceil(rate_bps)
+        unit_bps = 10 ** max(0, len(str(int(rate_bps))) - RATE_DIGITS)
+        whole_bps = math.ceil(rate_bps / unit_bps) * unit_bps
         if packets.overloads(whole_bps):
             return None
         found = _advice(packets.peaks(whole_bps), whole_bps, packets.longest)

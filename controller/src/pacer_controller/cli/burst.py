@@ -120,7 +120,8 @@ def advice_table(source: str, advised: Sequence[Mapping[str, Any]]) -> Table:
             continue
         chance = one["chance"]
         shown.add_row(
-            *(name, render.rate(one["rate_bps"]), render.size(one["fifo_bytes"])),
+            # As they may be typed, since a rounded rate may lose packets.
+            *(name, rates.format_rate(one["rate_bps"]), render.exact_size(one["fifo_bytes"])),
             *(render.size(one["needed_bytes"]), "unknown" if chance is None else f"{chance:.2%}"),
         )
     return shown
