@@ -98,6 +98,7 @@ impl Bench {
             program: Some(program.to_vec()),
             notifications: None,
             since_1970_ns: |ns| ns + 5_000,
+            on_thread_start: || (),
             limits,
         };
         let listener = thrift_server::listen(0).expect("a port");
