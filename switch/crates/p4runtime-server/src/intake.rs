@@ -284,6 +284,17 @@ async fn take_in(
         shared.refusals.count(refusal);
         Err(status)
     };
+    // Before its message comes: a pipeline config has megabytes, and memory for them takes time from the
+    // thread that paces.
+    if method.has_claims && !shared.may_act(client.standing) {
+        return refuse(
+            Refusal::NotPrimary,
+            Status::permission_denied(
+                "this switch has controllers of its own user or with credentials, and only they may \
+                 change it; become one of them (its client certificate or token)",
+            ),
+        );
+    }
     let Ok(call) = Arc::clone(&pool.calls).try_acquire_owned() else {
         return refuse(
             Refusal::CallsFull,

@@ -198,6 +198,46 @@ async fn who_is_not_primary_has_no_message_decoded() {
 }
 
 #[tokio::test]
+async fn a_stranger_beside_a_holder_gives_the_switch_no_job() {
+    let server = Server::among_strangers(ServerLimits::default()).await;
+    let mut stranger = Controller::open(&server).await;
+    let _holder = holder(&server).await;
+    let channel = server.channel().await;
+    let before = *server.jobs.borrow();
+    // Refused before the message has come: only its length does.
+    for method in ["Write", "SetForwardingPipelineConfig"] {
+        let code = call(&channel, method, vec![0, 0, 0, 0, 9], false).await;
+        assert_eq!(code, Code::PermissionDenied, "{method}");
+    }
+    let change = pacer::SetPortRequest {
+        port: 1,
+        device_id: DEVICE,
+        election_id: Some(pacer::ElectionId { high: 0, low: 1 }),
+        ..Default::default()
+    };
+    let mut client = TrafficManagerClient::new(channel.clone());
+    let refused = client.set_port(change).await.expect_err("a stranger");
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    let mut client = PacketTracingClient::new(channel);
+    let dry_run = pacer::DryRunRequest {
+        port: 1,
+        ..Default::default()
+    };
+    let refused = client.dry_run(dry_run).await.expect_err("a stranger");
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    let packet = p4::stream_message_request::Update::Packet(p4::PacketOut::default());
+    stranger.send(packet).await;
+    let told = stranger.receive().await.expect("open");
+    let p4::stream_message_response::Update::Error(refused) = told else {
+        panic!("an error expected: {told:?}");
+    };
+    assert_eq!(Code::from(refused.canonical_code), Code::PermissionDenied);
+    assert_eq!(*server.jobs.borrow(), before);
+    assert_eq!(refusals(&server, "not-primary").await, 3);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn what_strangers_take_holders_do_not_miss() {
     let server = Server::among_strangers(ServerLimits {
         stranger_calls: 2,
