@@ -41,6 +41,11 @@ impl<'a> Visit<'a> {
     pub fn is_over(&mut self) -> bool {
         (self.over)()
     }
+
+    /// The switch, and [`Self::is_over`], for work that asks by itself.
+    pub fn split(&mut self) -> (&mut Switch, &mut dyn FnMut() -> bool) {
+        (self.switch, self.over)
+    }
 }
 
 /// The progress of a job at the end of a visit.

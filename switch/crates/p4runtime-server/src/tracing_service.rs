@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use switch::trace::{
     FilterError, Instruction, PacketFilter, PacketTrace, TooManyWatches, WatchId, WatchOptions,
 };
-use switch::{DryRunError, Switch};
+use switch::{DryRun, DryRunError, Switch};
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
@@ -138,11 +138,15 @@ impl pacer::packet_tracing_server::PacketTracing for PacketTracingService {
         self.check(caller(&request)?.client)?;
         let pacer::DryRunRequest { port, frame } = request.into_inner();
         let number = port_number(port)?;
-        let trace = executor::with(&*self.shared.executor, move |switch| {
-            switch.dry_run(number, &frame)
+        let mut run = Some(DryRun::new(number, frame));
+        let (trace, _run) = executor::reading_in_visits(&*self.shared.executor, move |visit| {
+            let (switch, over) = visit.split();
+            let ended = run.as_mut()?.go_on(switch, over)?;
+            // The server's thread frees its memory.
+            Some((ended, run.take()))
         })
-        .await?
-        .map_err(refused)?;
+        .await?;
+        let trace = trace.map_err(refused)?;
         Ok(Response::new(pacer::DryRunResponse {
             trace: Some((&trace).into()),
         }))
@@ -157,6 +161,7 @@ fn refused(error: DryRunError) -> Status {
         DryRunError::Oversize(..) | DryRunError::PauseFrame => {
             Status::invalid_argument(format!("frame: {text}"))
         }
+        DryRunError::ProgramReplaced => Status::aborted(text),
     }
 }
 
