@@ -9,6 +9,7 @@ use p4runtime_server::proto::pacer::v1 as pacer;
 use pacer::packet_tracing_client::PacketTracingClient;
 use pacer::traffic_manager_client::TrafficManagerClient;
 use prost::Message;
+use switch::trace::WATCHES_MAX;
 use tonic::body::Body;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
@@ -390,9 +391,19 @@ async fn a_stranger_traces_no_packets_beside_a_holder() {
         count: 1,
         ..Default::default()
     };
-    let alone = client.watch(watch.clone()).await;
-    alone.expect("nobody else is there");
+    let mut alone = Vec::new();
+    for _ in 0..WATCHES_MAX {
+        let watched = client.watch(watch.clone()).await;
+        alone.push(watched.expect("nobody else is there").into_inner());
+    }
     let _holder = holder(&server).await;
+    // What strangers have begun before ends.
+    for mut traces in alone {
+        let ended = traces.message().await.expect_err("a stranger");
+        assert_eq!(ended.code(), Code::PermissionDenied);
+        assert!(ended.message().contains("only they may trace packets"));
+        assert_eq!(traces.message().await.expect("the end"), None);
+    }
     let refused = client.watch(watch.clone()).await.expect_err("a stranger");
     assert_eq!(refused.code(), Code::PermissionDenied);
     let dry_run = pacer::DryRunRequest {
@@ -401,9 +412,15 @@ async fn a_stranger_traces_no_packets_beside_a_holder() {
     };
     let refused = client.dry_run(dry_run).await.expect_err("a stranger");
     assert_eq!(refused.code(), Code::PermissionDenied);
-    let watched = client.watch(with_token(watch)).await;
-    watched.expect("a holder");
-    assert_eq!(refusals(&server, "trace-of-stranger").await, 2);
+    let mut watched = Vec::new();
+    for _ in 0..WATCHES_MAX {
+        let of_holder = client.watch(with_token(watch.clone())).await;
+        watched.push(of_holder.expect("a holder, and all places are free"));
+    }
+    let refused = refusals(&server, "trace-of-stranger").await;
+    assert_eq!(refused, 2 + WATCHES_MAX as u64);
+    // The switch runs as long as a watch may end.
+    drop(watched);
     server.stop().await;
 }
 
