@@ -2,7 +2,7 @@
 
 Prints one JSON object with the switch's output and counters: with `--pcap`, when an interface
 loses its carrier, vanishes under it or is slower than its port, and when more comes than its
-receive ring holds.
+receive ring holds. Also the niceness and the capabilities of its threads.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from flood_client import SUBSCRIBER, thrift_call
+from flood_namespace import NOTIFICATIONS_PORT, THRIFT_PORT
 from inside_namespace import FRAME_BYTES, TIMEOUT_S, Wires, ended, frame_of, listener, running
 from pacer_entries import EXPERIMENTAL_ETHER_TYPE, flow_by_ether_type, paced_class
 from pacing_switch import read_capture
@@ -34,6 +36,7 @@ SLOW_FRAMES = 20
 STALL_S = 0.5
 # More than the kernel and the port's batches hold for an interface of this rate.
 QUEUED = 4_000
+GRPC_THREADS = 2
 SLOW_INTERFACE = "tbf rate 2mbit burst 3k limit 10m"
 
 
@@ -72,6 +75,45 @@ def carrier(folder: Path, threads: str) -> dict[str, Any]:
             "sent": [others.sent, there.sent],
             "forwarded_after": forwarded,
         }
+
+
+def threads_of(pid: int) -> list[tuple[str, int, int]]:
+    """Name, niceness and permitted capabilities of each thread of a process."""
+    seen = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        head, _, fields = (task / "stat").read_text().rpartition(")")
+        lines = (task / "status").read_text().splitlines()
+        capabilities = next(line for line in lines if line.startswith("CapPrm:")).split()[1]
+        seen.append((head.partition("(")[2], int(fields.split()[16]), int(capabilities, 16)))
+    return seen
+
+
+def priorities(folder: Path, threads: str) -> dict[str, Any]:
+    """Have clients of each control server, and look at the switch's threads."""
+    servers = ["--thrift-port", str(THRIFT_PORT)]
+    servers += ["--notifications-addr", f"tcp://127.0.0.1:{NOTIFICATIONS_PORT}"]
+    with running(folder, "--threads", threads, *servers) as switch:
+        clients = []
+        for port, question in (
+            (THRIFT_PORT, thrift_call("bm_mgmt_get_info")),
+            (NOTIFICATIONS_PORT, SUBSCRIBER),
+        ):
+            client = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
+            client.sendall(question)
+            # Answered by the thread of the connection, which lives as long as this.
+            client.recv(1)
+            clients.append(client)
+        # The threads of gRPC begin by themselves.
+        limit = time.monotonic() + TIMEOUT_S
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        while True:
+            seen = threads_of(switch.pid)
+            grpc = [niceness > own for name, niceness, _ in seen if name == "control"]
+            if grpc == [True] * GRPC_THREADS or time.monotonic() > limit:
+                break
+        for client in clients:
+            client.close()
+        return ended(switch) | {"threads": seen}
 
 
 def vanishing(folder: Path, threads: str) -> dict[str, Any]:
@@ -186,7 +228,7 @@ def main() -> None:
     folder, threads = Path(sys.argv[1]), sys.argv[2]
     make_wires([("a0", "a1"), ("b0", "b1"), ("c0", "c1")])
     # The interface that vanishes is gone afterwards: last.
-    parts = (captures, overflow, stalled, slow_interface, carrier, vanishing)
+    parts = (captures, priorities, overflow, stalled, slow_interface, carrier, vanishing)
     told = {part.__name__: part(folder, threads) for part in parts}
     print(json.dumps(told))
 

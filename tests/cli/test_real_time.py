@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,19 @@ def test_what_the_machine_takes_is_counted_as_a_stall(lived: dict[str, Any]) -> 
     assert polling["stalled_ns"] >= polling["stall_max_ns"] >= told["stopped_ns"] // 2
     assert polling["interval_max_ns"] < polling["stall_threshold_ns"]
     assert "stalled the switch" in told["stderr"]
+
+
+def test_control_threads_give_way_to_those_that_pace(lived: dict[str, Any]) -> None:
+    """By ten steps of niceness, so clients take little time from pacing; none has capabilities."""
+    told = lived["priorities"]
+    ports_of(told)
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    control = {"control", "thrift", "thrift client", "notifications", "subscriber"}
+    assert control <= {name for name, *_ in told["threads"]}
+    for name, niceness, capabilities in told["threads"]:
+        gives_way = niceness == min(own + 10, 19) if name in control else niceness > own
+        assert gives_way == (name in control), name
+        assert capabilities == 0, name
 
 
 def test_a_full_ring_is_counted_as_such(lived: dict[str, Any]) -> None:

@@ -73,6 +73,7 @@ impl Rig {
             program: Some(program),
             notifications: None,
             since_1970_ns: |ns| ns,
+            on_thread_start: || (),
             limits: ThriftLimits::default(),
         };
         let listener = thrift_server::listen(0).expect("a port");

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -26,17 +26,45 @@ const SUB: u16 = 33;
 /// The byte before the length of each message over a Unix socket.
 const IPC_IN_BAND: u8 = 1;
 
-/// A socket to which subscribers connect, with a thread that lets them in.
+/// A socket to which subscribers connect.
 #[derive(Debug)]
 pub struct Publisher {
     address: Address,
+    listener: Listener,
     subscribers: Arc<Subscribers>,
+}
+
+#[derive(Debug)]
+enum Listener {
+    Ipc(UnixListener),
+    Tcp(TcpListener),
 }
 
 #[derive(Debug)]
 struct Subscriber {
     number: u64,
-    sender: SyncSender<Arc<[u8]>>,
+    sender: Sender<Arc<[u8]>>,
+    /// Messages that wait. A bounded channel would do without, but to find out whether it is full, its
+    /// sender may have to spin until a receiver that has lost its processor goes on. The sender may be the
+    /// thread that paces.
+    waiting: Arc<AtomicUsize>,
+}
+
+/// The messages for a subscriber, as its thread takes them.
+struct Messages {
+    receiver: Receiver<Arc<[u8]>>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Iterator for Messages {
+    type Item = Arc<[u8]>;
+
+    /// Waits for a message; `None`: the subscriber has been removed.
+    fn next(&mut self) -> Option<Self::Item> {
+        let message = self.receiver.recv().ok()?;
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        Some(message)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -45,7 +73,7 @@ struct Subscribers {
     /// How many these are.
     count: AtomicUsize,
     /// Messages that may wait for each.
-    waiting: usize,
+    waiting_max: usize,
     next: AtomicU64,
     lost: AtomicU64,
     connections: AtomicUsize,
@@ -82,13 +110,19 @@ impl Subscribers {
     }
 
     /// Adds a subscriber.
-    fn add(&self) -> (u64, Receiver<Arc<[u8]>>) {
+    fn add(&self) -> (u64, Messages) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let (sender, receiver) = mpsc::sync_channel(self.waiting);
+        let (sender, receiver) = mpsc::channel();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let subscriber = Subscriber {
+            number,
+            sender,
+            waiting: Arc::clone(&waiting),
+        };
         let mut senders = self.senders();
-        senders.push(Subscriber { number, sender });
+        senders.push(subscriber);
         self.count.store(senders.len(), Ordering::Release);
-        (number, receiver)
+        (number, Messages { receiver, waiting })
     }
 
     fn remove(&self, number: u64) {
@@ -100,32 +134,54 @@ impl Subscribers {
 
 impl Publisher {
     /// Listens at an address. A Unix socket that a process left behind is replaced. `waiting` messages may
-    /// wait for each subscriber. `admits` decides by the addresses of a TCP connection, its client's first,
-    /// whether the client may subscribe; the permissions of a Unix socket decide for that.
+    /// wait for each subscriber. Clients can connect from then on; they wait for [`serve`](Self::serve).
     ///
     /// # Errors
     /// Another program listens there, or the address cannot be used.
-    pub fn listen(
-        address: &Address,
-        waiting: usize,
-        admits: impl Fn(SocketAddr, SocketAddr) -> bool + Send + 'static,
-    ) -> io::Result<Self> {
-        let subscribers = Arc::new(Subscribers {
-            waiting,
-            ..Subscribers::default()
-        });
+    pub fn listen(address: &Address, waiting: usize) -> io::Result<Self> {
         let mut address = address.clone();
-        match &mut address {
+        let listener = match &mut address {
             Address::Ipc(path) => {
                 remove_left_behind(path)?;
-                let listener = UnixListener::bind(path)?;
-                accept(&subscribers, move || Ok(Some(listener.accept()?.0)))?;
+                Listener::Ipc(UnixListener::bind(path)?)
             }
             Address::Tcp(socket) => {
                 let listener = TcpListener::bind(*socket)?;
                 *socket = listener.local_addr()?;
-                let counted = Arc::clone(&subscribers);
-                accept(&subscribers, move || {
+                Listener::Tcp(listener)
+            }
+        };
+        Ok(Self {
+            address,
+            listener,
+            subscribers: Arc::new(Subscribers {
+                waiting_max: waiting,
+                ..Subscribers::default()
+            }),
+        })
+    }
+
+    /// Lets subscribers in, on a thread of its own. `admits` decides by the addresses of a TCP connection,
+    /// its client's first, whether the client may subscribe; the permissions of a Unix socket decide for
+    /// that. The thread calls `on_thread_start` first; threads that serve subscribers inherit its priority.
+    ///
+    /// # Errors
+    /// There are too many threads, or descriptors.
+    pub fn serve(
+        &self,
+        admits: impl Fn(SocketAddr, SocketAddr) -> bool + Send + 'static,
+        on_thread_start: fn(),
+    ) -> io::Result<()> {
+        match &self.listener {
+            Listener::Ipc(listener) => {
+                let listener = listener.try_clone()?;
+                let next = move || Ok(Some(listener.accept()?.0));
+                accept(&self.subscribers, on_thread_start, next)
+            }
+            Listener::Tcp(listener) => {
+                let listener = listener.try_clone()?;
+                let counted = Arc::clone(&self.subscribers);
+                accept(&self.subscribers, on_thread_start, move || {
                     let (connection, client) = listener.accept()?;
                     let server = connection.local_addr()?;
                     let admitted = admits(client, server);
@@ -133,13 +189,9 @@ impl Publisher {
                         counted.not_admitted.fetch_add(1, Ordering::Relaxed);
                     }
                     Ok(admitted.then_some(connection))
-                })?;
+                })
             }
         }
-        Ok(Self {
-            address,
-            subscribers,
-        })
     }
 
     /// The address, with the port if any free one was asked for.
@@ -156,10 +208,14 @@ impl Publisher {
     pub fn publish(&self, message: &[u8]) {
         let message: Arc<[u8]> = message.into();
         for subscriber in self.subscribers.senders().iter() {
-            let sent = subscriber.sender.try_send(Arc::clone(&message));
-            if let Err(TrySendError::Full(_)) = sent {
+            // Nobody else adds to them meanwhile, because the list is locked.
+            if subscriber.waiting.load(Ordering::Relaxed) >= self.subscribers.waiting_max {
                 self.subscribers.lost.fetch_add(1, Ordering::Relaxed);
+                continue;
             }
+            subscriber.waiting.fetch_add(1, Ordering::Relaxed);
+            // A subscriber that has gone is removed by its own thread.
+            let _ = subscriber.sender.send(Arc::clone(&message));
         }
     }
 
@@ -243,12 +299,14 @@ impl Connection for TcpStream {
 /// Lets subscribers in, on a thread of its own. `next` waits for a connection; `None`: it is refused.
 fn accept<C: Connection>(
     subscribers: &Arc<Subscribers>,
+    on_thread_start: fn(),
     mut next: impl FnMut() -> io::Result<Option<C>> + Send + 'static,
 ) -> io::Result<()> {
     let subscribers = Arc::clone(subscribers);
     thread::Builder::new()
         .name("notifications".to_owned())
         .spawn(move || {
+            on_thread_start();
             loop {
                 let connection = match next() {
                     Ok(Some(connection)) => connection,
@@ -283,7 +341,7 @@ fn serve<C: Connection>(mut connection: C, subscribers: &Subscribers) -> io::Res
 }
 
 /// Greets a subscriber, then sends it messages until it goes.
-fn send<C: Connection>(mut connection: C, messages: Receiver<Arc<[u8]>>) -> io::Result<()> {
+fn send<C: Connection>(mut connection: C, messages: Messages) -> io::Result<()> {
     connection.write_all(&greeting(PUB))?;
     let mut sending = connection.another()?;
     let sender =

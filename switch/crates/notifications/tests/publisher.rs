@@ -46,10 +46,19 @@ fn nobody(_client: SocketAddr, _server: SocketAddr) -> bool {
     false
 }
 
+fn serving(
+    address: &Address,
+    admits: fn(SocketAddr, SocketAddr) -> bool,
+) -> std::io::Result<Publisher> {
+    let publisher = Publisher::listen(address, WAITING)?;
+    publisher.serve(admits, || ())?;
+    Ok(publisher)
+}
+
 /// A publisher on a free port, and its address.
 fn on_tcp() -> (Publisher, SocketAddr) {
     let address = "tcp://127.0.0.1:0".parse().expect("valid");
-    let publisher = Publisher::listen(&address, WAITING, anyone).expect("listens");
+    let publisher = serving(&address, anyone).expect("listens");
     let Address::Tcp(at) = *publisher.address() else {
         panic!("another address");
     };
@@ -60,7 +69,7 @@ fn on_tcp() -> (Publisher, SocketAddr) {
 fn all_subscribers_get_each_message_in_order() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("n.ipc");
-    let ipc = Publisher::listen(&Address::Ipc(path.clone()), WAITING, nobody).expect("listens");
+    let ipc = serving(&Address::Ipc(path.clone()), nobody).expect("listens");
     let (tcp, at) = on_tcp();
     assert!(!ipc.has_subscribers());
     let mut unix = [(); 2].map(|()| UnixStream::connect(&path).expect("connects"));
@@ -116,7 +125,7 @@ fn a_client_that_is_no_subscriber_is_disconnected() {
 #[test]
 fn clients_that_may_not_subscribe_and_those_beyond_the_limit_are_refused_and_counted() {
     let address = "tcp://127.0.0.1:0".parse().expect("valid");
-    let strict = Publisher::listen(&address, WAITING, nobody).expect("listens");
+    let strict = serving(&address, nobody).expect("listens");
     let Address::Tcp(at) = *strict.address() else {
         panic!("another address");
     };
@@ -164,10 +173,10 @@ fn a_socket_that_was_left_behind_is_replaced_and_one_in_use_is_not() {
     drop(std::os::unix::net::UnixListener::bind(&path).expect("binds"));
     assert!(path.exists());
     let address = Address::Ipc(path.clone());
-    let publisher = Publisher::listen(&address, WAITING, nobody).expect("replaces it");
-    Publisher::listen(&address, WAITING, nobody).expect_err("it is in use");
+    let publisher = serving(&address, nobody).expect("replaces it");
+    serving(&address, nobody).expect_err("it is in use");
     drop(publisher);
     std::fs::write(&path, "a file").expect("writes");
-    Publisher::listen(&address, WAITING, nobody).expect_err("no socket is there");
+    serving(&address, nobody).expect_err("no socket is there");
     assert_eq!(std::fs::read(&path).expect("reads"), b"a file");
 }

@@ -9,8 +9,8 @@
 //! allows, even if it has much to do.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicIsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use tokio::sync::oneshot;
 use tonic::Status;
@@ -40,6 +40,11 @@ impl<'a> Visit<'a> {
     /// work of at most some microseconds.
     pub fn is_over(&mut self) -> bool {
         (self.over)()
+    }
+
+    /// The switch, and [`Self::is_over`], for work that asks by itself.
+    pub fn split(&mut self) -> (&mut Switch, &mut dyn FnMut() -> bool) {
+        (self.switch, self.over)
     }
 }
 
@@ -183,12 +188,15 @@ pub fn channel(
     wake: impl Fn() + Send + Sync + 'static,
 ) -> (Arc<dyn Executor>, JobQueue) {
     let (sender, receiver) = mpsc::sync_channel(capacity);
+    let complete = Arc::new(AtomicIsize::new(0));
     let executor = QueueExecutor {
-        sender,
+        sender: Mutex::new(sender),
+        complete: Arc::clone(&complete),
         wake: Box::new(wake),
     };
     let queue = JobQueue {
         receiver,
+        complete,
         begun: VecDeque::new(),
         begun_most: capacity.max(1),
     };
@@ -196,16 +204,23 @@ pub fn channel(
 }
 
 struct QueueExecutor {
-    sender: mpsc::SyncSender<Job>,
+    /// Locked by one submitter at a time, so that no incomplete job is ahead of a complete one. The
+    /// thread that owns the switch does not take this lock.
+    sender: Mutex<mpsc::SyncSender<Job>>,
+    complete: Arc<AtomicIsize>,
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Executor for QueueExecutor {
     fn execute(&self, job: Job) -> Result<(), ExecuteError> {
-        self.sender.try_send(job).map_err(|error| match error {
+        // A panic elsewhere leaves the channel as it was.
+        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        sender.try_send(job).map_err(|error| match error {
             mpsc::TrySendError::Full(_) => ExecuteError::Busy,
             mpsc::TrySendError::Disconnected(_) => ExecuteError::Closed,
         })?;
+        self.complete.fetch_add(1, Ordering::Release);
+        drop(sender);
         (self.wake)();
         Ok(())
     }
@@ -215,6 +230,11 @@ impl Executor for QueueExecutor {
 /// `UNAVAILABLE`.
 pub struct JobQueue {
     receiver: mpsc::Receiver<Job>,
+    /// Jobs in the channel whose submitters have left it. A submitter that loses its processor within
+    /// the channel leaves a place without a job, and `try_recv` spins until that submitter goes on. The
+    /// thread that owns the switch paces, and submitters have a lower priority, so it takes complete jobs
+    /// only.
+    complete: Arc<AtomicIsize>,
     /// Jobs that take turns until they are done. At most `begun_most`.
     begun: VecDeque<Job>,
     begun_most: usize,
@@ -233,8 +253,10 @@ impl JobQueue {
     /// returns false if no job waits. Jobs take turns, so a long one delays the others by one visit.
     pub fn visit(&mut self, switch: &mut Switch, over: &mut dyn FnMut() -> bool) -> bool {
         while self.begun.len() < self.begun_most
+            && self.complete.load(Ordering::Acquire) > 0
             && let Ok(job) = self.receiver.try_recv()
         {
+            self.complete.fetch_sub(1, Ordering::Relaxed);
             self.begun.push_back(job);
         }
         let Some(mut job) = self.begun.pop_front() else {
@@ -257,6 +279,8 @@ impl JobQueue {
         let Ok(job) = self.receiver.recv() else {
             return false;
         };
+        // Perhaps before its submitter has counted it.
+        self.complete.fetch_sub(1, Ordering::Relaxed);
         self.begun.push_back(job);
         self.run(switch);
         true
@@ -330,6 +354,21 @@ mod tests {
         jobs.run(&mut switch);
         assert!(jobs.begun.is_empty());
         assert!(visits.try_iter().count() > 4);
+    }
+
+    #[test]
+    fn a_job_that_is_not_complete_is_not_waited_for() {
+        let (executor, mut jobs) = channel(2, || ());
+        let (seen, visits) = mpsc::channel();
+        executor.execute(pieces('a', 1, seen)).expect("room");
+        let mut switch = switch();
+        // As if its submitter had not left the channel.
+        jobs.complete.fetch_sub(1, Ordering::Relaxed);
+        assert!(!jobs.visit(&mut switch, &mut || false));
+        jobs.complete.fetch_add(1, Ordering::Relaxed);
+        assert!(jobs.visit(&mut switch, &mut || false));
+        assert_eq!(visits.try_iter().collect::<String>(), "a");
+        assert!(!jobs.visit(&mut switch, &mut || false));
     }
 
     #[tokio::test]

@@ -25,7 +25,7 @@ use crate::connections::Peer;
 use crate::proto::p4::v1 as p4;
 use crate::refusals::Refusal;
 use crate::shared::Shared;
-use crate::standing::{Client, Standing};
+use crate::standing::{Client, Standing, refused_beside_holders};
 
 /// Bytes before a message: the compression flag, and the length.
 const PREFIX_BYTES: usize = 5;
@@ -284,6 +284,11 @@ async fn take_in(
         shared.refusals.count(refusal);
         Err(status)
     };
+    // Before its message comes: a pipeline config has megabytes, and memory for them takes time from the
+    // thread that paces.
+    if method.has_claims && !shared.may_act(client.standing) {
+        return refuse(Refusal::NotPrimary, refused_beside_holders("change it"));
+    }
     let Ok(call) = Arc::clone(&pool.calls).try_acquire_owned() else {
         return refuse(
             Refusal::CallsFull,

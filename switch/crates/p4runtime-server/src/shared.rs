@@ -152,6 +152,8 @@ pub(crate) struct Shared {
     stranger_reads: Arc<Semaphore>,
     /// Never held across an await.
     sessions: Mutex<Sessions>,
+    /// Becomes true when a holder has bid to be primary for the first time.
+    pub(crate) has_holder: watch::Sender<bool>,
     /// The committed pipeline, for the streams.
     pub(crate) forwarding: watch::Sender<Option<ForwardingPipeline>>,
     pub(crate) counters: Arc<ControllerCounters>,
@@ -179,6 +181,7 @@ impl Shared {
             reads: permits(limits.reads),
             stranger_reads: permits(limits.reads / 2),
             sessions: Mutex::new(Sessions::new(arbitration)),
+            has_holder: watch::Sender::new(false),
             forwarding: watch::Sender::new(None),
             counters,
             refusals: Arc::default(),

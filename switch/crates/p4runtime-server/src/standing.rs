@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use tonic::Status;
+
 use crate::sock_diag::{self, Found};
 
 /// The trust in a client; the greater value is the higher trust.
@@ -12,6 +14,14 @@ pub enum Standing {
     /// A process on this machine of the switch's own user, of root, or of a user that the switch is told to
     /// trust, or a client with a certificate or the token of the switch.
     Holder,
+}
+
+/// The refusal for a stranger beside holders. `what` is what only they may do.
+pub(crate) fn refused_beside_holders(what: &str) -> Status {
+    Status::permission_denied(format!(
+        "this switch has controllers of its own user or with credentials, and only they may {what}; \
+         become one of them (its client certificate or token)"
+    ))
 }
 
 /// The client of a call.

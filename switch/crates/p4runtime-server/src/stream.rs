@@ -162,14 +162,19 @@ async fn arbitrate(
                 shared.refusals.count(Refusal::Outbid);
             }
         });
-        match updated? {
+        let updated = updated?;
+        let is_first_holder = sessions.arbitration.has_holder() != had_holder;
+        if is_first_holder {
+            shared.has_holder.send_replace(true);
+        }
+        match updated {
             Outcome::Notify(notifications) => {
                 sessions.notify(notifications);
                 return Ok(());
             }
             Outcome::NewPrimary(notifications) => sessions.notify(notifications),
         }
-        sessions.arbitration.has_holder() != had_holder
+        is_first_holder
     };
     // From here on, the previous primary's writes are refused. A config takes what it names from roles
     // without one, and the first holder's bid takes everything from strangers. Wait for a write that has

@@ -3,27 +3,32 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use switch::trace::{
     FilterError, Instruction, PacketFilter, PacketTrace, TooManyWatches, WatchId, WatchOptions,
 };
-use switch::{DryRunError, Switch};
+use switch::{DryRun, DryRunError, Switch};
 use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
-use crate::executor::{self, Executor};
+use crate::executor::{self, ExecuteError};
 use crate::intake::caller;
 use crate::proto::pacer::v1 as pacer;
 use crate::refusals::Refusal;
 use crate::shared::Shared;
-use crate::standing::Client;
+use crate::standing::{Client, Standing, refused_beside_holders};
 
 /// Most packets that one watch traces.
 const COUNT_MAX: u64 = 1_000_000;
 
 /// Traces that may wait for their client.
 const WAITING_MAX: usize = 256;
+
+/// Time after which a job that ends a watch is tried again if the executor has no room for it.
+const RETRY: Duration = Duration::from_millis(10);
 
 /// The gRPC service.
 pub(crate) struct PacketTracingService {
@@ -45,10 +50,23 @@ impl PacketTracingService {
             return Ok(());
         }
         self.shared.refusals.count(Refusal::TraceOfStranger);
-        Err(Status::permission_denied(
-            "this switch has controllers of its own user or with credentials, and only they may trace \
-             packets; become one of them (its client certificate or token)",
-        ))
+        Err(refusal())
+    }
+}
+
+fn refusal() -> Status {
+    refused_beside_holders("trace packets")
+}
+
+/// Ends a stranger's watch when the first holder comes, whether or not its client takes the traces.
+async fn end_beside_holder(shared: Arc<Shared>, watch: WatchId) {
+    let mut has_holder = shared.has_holder.subscribe();
+    // The sender belongs to `shared`, so it cannot be gone.
+    let _ = has_holder.wait_for(|has_holder| *has_holder).await;
+    shared.refusals.count(Refusal::TraceOfStranger);
+    let unwatch = || executor::once(move |switch| switch.unwatch(watch));
+    while shared.executor.execute(unwatch()) == Err(ExecuteError::Busy) {
+        tokio::time::sleep(RETRY).await;
     }
 }
 
@@ -58,7 +76,10 @@ pub(crate) struct Traces {
     /// Traces until the watch ends.
     left: u64,
     watch: WatchId,
-    executor: Arc<dyn Executor>,
+    /// Ends a stranger's watch.
+    ending: Option<AbortHandle>,
+    client: Client,
+    shared: Arc<Shared>,
 }
 
 impl Stream for Traces {
@@ -70,7 +91,12 @@ impl Stream for Traces {
             return Poll::Ready(None);
         }
         this.receiver.poll_recv(context).map(|received| {
-            let (trace, skipped) = received?;
+            let Some((trace, skipped)) = received else {
+                // The switch has ended the watch, or ends itself.
+                this.left = 0;
+                let may_go_on = this.shared.may_act(this.client.standing);
+                return (!may_go_on).then(|| Err(refusal()));
+            };
             this.left -= 1;
             Some(Ok(pacer::WatchResponse {
                 trace: Some((&trace).into()),
@@ -82,9 +108,13 @@ impl Stream for Traces {
 
 impl Drop for Traces {
     fn drop(&mut self) {
+        if let Some(ending) = &self.ending {
+            ending.abort();
+        }
         let watch = self.watch;
         // A switch that takes no more jobs ends the watch at its next packet, which finds no client.
         let _ = self
+            .shared
             .executor
             .execute(executor::once(move |switch| switch.unwatch(watch)));
     }
@@ -98,7 +128,8 @@ impl pacer::packet_tracing_server::PacketTracing for PacketTracingService {
         &self,
         request: Request<pacer::WatchRequest>,
     ) -> Result<Response<Traces>, Status> {
-        self.check(caller(&request)?.client)?;
+        let client = caller(&request)?.client;
+        self.check(client)?;
         let request = request.into_inner();
         let options = options(&request)?;
         let left = options.count;
@@ -123,11 +154,17 @@ impl pacer::packet_tracing_server::PacketTracing for PacketTracingService {
                 .map_err(|error: TooManyWatches| Status::resource_exhausted(error.to_string()))
         })
         .await??;
+        let ending = (client.standing == Standing::Stranger).then(|| {
+            let ending = end_beside_holder(Arc::clone(&self.shared), watch);
+            tokio::spawn(ending).abort_handle()
+        });
         Ok(Response::new(Traces {
             receiver,
             left,
             watch,
-            executor: Arc::clone(&self.shared.executor),
+            ending,
+            client,
+            shared: Arc::clone(&self.shared),
         }))
     }
 
@@ -138,11 +175,15 @@ impl pacer::packet_tracing_server::PacketTracing for PacketTracingService {
         self.check(caller(&request)?.client)?;
         let pacer::DryRunRequest { port, frame } = request.into_inner();
         let number = port_number(port)?;
-        let trace = executor::with(&*self.shared.executor, move |switch| {
-            switch.dry_run(number, &frame)
+        let mut run = Some(DryRun::new(number, frame));
+        let (trace, _run) = executor::reading_in_visits(&*self.shared.executor, move |visit| {
+            let (switch, over) = visit.split();
+            let ended = run.as_mut()?.go_on(switch, over)?;
+            // The server's thread frees its memory.
+            Some((ended, run.take()))
         })
-        .await?
-        .map_err(refused)?;
+        .await?;
+        let trace = trace.map_err(refused)?;
         Ok(Response::new(pacer::DryRunResponse {
             trace: Some((&trace).into()),
         }))
@@ -157,6 +198,7 @@ fn refused(error: DryRunError) -> Status {
         DryRunError::Oversize(..) | DryRunError::PauseFrame => {
             Status::invalid_argument(format!("frame: {text}"))
         }
+        DryRunError::ProgramReplaced => Status::aborted(text),
     }
 }
 

@@ -23,7 +23,7 @@ use std::net::TcpListener;
 use std::num::NonZero;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use anyhow::{Context, bail};
 use clap::{CommandFactory, FromArgMatches};
@@ -182,7 +182,7 @@ fn run(options: &Options, mut ignored: Vec<String>) -> anyhow::Result<()> {
     };
 
     let holders = (!options.virtual_time).then(|| holders(options)).flatten();
-    let events = events(options, holders.clone());
+    let events = events(options);
     let traces = TraceWriter::create(options.packet_trace.as_deref(), events)?;
     switch.set_tracing(traces.as_ref().is_some_and(TraceWriter::takes_all));
     let mut losses = Losses::default();
@@ -291,11 +291,30 @@ fn listen_for_thrift(port: u16) -> anyhow::Result<TcpListener> {
     })
 }
 
+/// Begins a thread of the control servers: it gives way to the threads that pace.
+///
+/// The thread that paces may wait for one that gives way, at locks that are held for a few microseconds:
+/// those of the memory allocator, of the runtime (an answer makes a task ready), of the list of subscribers,
+/// and of the committed program. It sleeps meanwhile, so a holder that has lost its processor gets this one.
+/// It never spins until a control thread goes on: see `JobQueue` in crate p4runtime-server, and
+/// `Subscriber` in crate notifications.
+fn begin_control_thread() {
+    static SAID: Once = Once::new();
+    if let Err(error) = ports::scheduling::give_way() {
+        SAID.call_once(|| {
+            say(&format!(
+                "pacing_switch: control threads do not give way to the pacing thread: {error}\n"
+            ));
+        });
+    }
+}
+
 /// The threads of the control servers.
 fn control_runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("control")
+        .on_thread_start(begin_control_thread)
         .enable_all()
         .build()
 }
@@ -315,27 +334,29 @@ fn start_thrift(
     Ok(thrift)
 }
 
-/// Opens a socket for subscribers. Holders on this machine may subscribe: subscribers take digests from
+/// Lets subscribers in. Holders on this machine may subscribe: subscribers take digests from
 /// controllers, and those of the event log make the switch slower.
-fn listen_for_subscribers(
-    address: &Address,
-    waiting: usize,
-    holders: Option<Vec<u32>>,
-) -> std::io::Result<Publisher> {
-    Publisher::listen(address, waiting, move |client, server| {
-        standing_here(client, server, holders.as_deref()) == Some(Standing::Holder)
-    })
+fn serve_subscribers(
+    publishers: [&Option<Arc<Publisher>>; 2],
+    holders: Option<&Vec<u32>>,
+) -> anyhow::Result<()> {
+    for publisher in publishers.into_iter().flatten() {
+        let holders = holders.cloned();
+        let admits = move |client, server| {
+            standing_here(client, server, holders.as_deref()) == Some(Standing::Holder)
+        };
+        let serving = publisher.serve(admits, begin_control_thread);
+        serving.with_context(|| format!("no thread for {}", publisher.address()))?;
+    }
+    Ok(())
 }
 
 /// Opens the socket for subscribers to notifications.
-fn publisher(
-    options: &Options,
-    holders: Option<Vec<u32>>,
-) -> anyhow::Result<Option<Arc<Publisher>>> {
+fn publisher(options: &Options) -> anyhow::Result<Option<Arc<Publisher>>> {
     let Some(address) = &options.notifications_addr else {
         return Ok(None);
     };
-    let publisher = listen_for_subscribers(address, NOTIFICATIONS_WAITING, holders)
+    let publisher = Publisher::listen(address, NOTIFICATIONS_WAITING)
         .with_context(|| format!("{address}; choose another address with --notifications-addr"))?;
     Ok(Some(Arc::new(publisher)))
 }
@@ -365,12 +386,12 @@ fn count_subscribers(losses: &mut Losses, publishers: &[Option<Arc<Publisher>>; 
 
 /// The event log, if it is asked for. Scripts for simple_switch ask for one that nobody reads, so an address
 /// that cannot be used does not keep the switch from starting.
-fn events(options: &Options, holders: Option<Vec<u32>>) -> Option<Events> {
+fn events(options: &Options) -> Option<Events> {
     let address = options.nanolog.as_ref().filter(|_| !options.virtual_time)?;
     let listening = address
         .parse::<Address>()
         .map_err(anyhow::Error::from)
-        .and_then(|address| Ok(listen_for_subscribers(&address, EVENTS_WAITING, holders)?));
+        .and_then(|address| Ok(Publisher::listen(&address, EVENTS_WAITING)?));
     match listening {
         Ok(publisher) => Some(Events {
             publisher: Arc::new(publisher),
@@ -485,7 +506,7 @@ fn serve(
     let mappings = mappings(options.translation.as_deref())?;
     let listener = p4runtime_server::listen(options.grpc_server_addr)?;
     let thrift_listener = options.thrift_port.map(listen_for_thrift).transpose()?;
-    let publisher = publisher(options, holders.clone())?;
+    let publisher = publisher(options)?;
     let event_publisher = traces.as_ref().and_then(TraceWriter::publisher).cloned();
     let threads = options.has_threads(processors());
     let opened = open_ports(options, threads)?;
@@ -520,6 +541,7 @@ fn serve(
     }
     // Before other threads begin, because each has capabilities of its own.
     privileges::drop_all(options.user.as_ref())?;
+    serve_subscribers([&publisher, &event_publisher], holders.as_ref())?;
     if let Some(traces) = traces {
         driver.write_traces(TraceThread::start(traces)?);
     }
@@ -545,6 +567,7 @@ fn serve(
         program,
         notifications: publisher.as_ref().map(|it| it.address().to_string()),
         since_1970_ns: ports::clock::to_realtime_ns,
+        on_thread_start: begin_control_thread,
         limits: ThriftLimits::default(),
     };
     let thrift = thrift_listener

@@ -47,7 +47,7 @@ pub mod trace;
 
 pub use batch::Batch;
 pub use config::SwitchConfig;
-pub use dry_run::DryRunError;
+pub use dry_run::{DryRun, DryRunError};
 pub use loading::{Compiler, Retired};
 pub use polling::{Polling, Stalls};
 pub use program::{Counters, Leaving, Program, Sink};

@@ -181,6 +181,12 @@ impl Program {
         )))
     }
 
+    /// Whether [`Self::new_tracer`] of this program has made a tracer.
+    pub(crate) fn has_made(&self, tracer: &Tracer) -> bool {
+        let own = self.vocabulary.as_ref();
+        own.is_some_and(|vocabulary| tracer.names_by(vocabulary))
+    }
+
     /// Parses a frame that arrives, then runs the frame `before` it through ingress. See
     /// [`Batch`](crate::Batch).
     pub(crate) fn receive(

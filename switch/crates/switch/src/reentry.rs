@@ -47,37 +47,43 @@ impl Program {
 
     /// Packets that are ready by `now_ns` enter ingress again.
     pub(crate) fn reenter(&mut self, env: &mut Environment, now_ns: u64) {
-        while self
-            .recirculating
-            .next_ns()
-            .is_some_and(|ready_ns| ready_ns <= now_ns)
-            && let Some(packet) = self.recirculating.queue.pop_front()
-        {
-            match packet.target {
-                Target::Ingress(instance_type) => {
-                    let input = IngressInput {
-                        port: packet.port,
-                        now_ns: packet.ready_ns,
+        while self.reenter_next(env, now_ns) {}
+    }
+
+    /// The next packet, if it is ready by `now_ns`, enters ingress again; false: none is ready.
+    pub(crate) fn reenter_next(&mut self, env: &mut Environment, now_ns: u64) -> bool {
+        let next_ns = self.recirculating.next_ns();
+        if next_ns.is_none_or(|ready_ns| ready_ns > now_ns) {
+            return false;
+        }
+        let Some(packet) = self.recirculating.queue.pop_front() else {
+            return false;
+        };
+        match packet.target {
+            Target::Ingress(instance_type) => {
+                let input = IngressInput {
+                    port: packet.port,
+                    now_ns: packet.ready_ns,
+                    instance_type,
+                };
+                if let Some(tracer) = &mut self.tracer {
+                    let at_ns = packet.ready_ns;
+                    let event = Event::Reenter {
                         instance_type,
+                        at_ns,
                     };
-                    if let Some(tracer) = &mut self.tracer {
-                        let at_ns = packet.ready_ns;
-                        let event = Event::Reenter {
-                            instance_type,
-                            at_ns,
-                        };
-                        tracer.event(packet.id, event);
-                    }
-                    self.parse(env, packet.id, &input);
-                    self.ingress(env, packet.id, input);
+                    tracer.event(packet.id, event);
                 }
-                Target::EgressOfInvalidPort => {
-                    self.egress_invalid_port(env, packet.id, packet.port, packet.ready_ns);
-                }
-                Target::Queue { to, length_bytes } => {
-                    self.enqueue(env, packet.id, to, None, packet.ready_ns, length_bytes);
-                }
+                self.parse(env, packet.id, &input);
+                self.ingress(env, packet.id, input);
+            }
+            Target::EgressOfInvalidPort => {
+                self.egress_invalid_port(env, packet.id, packet.port, packet.ready_ns);
+            }
+            Target::Queue { to, length_bytes } => {
+                self.enqueue(env, packet.id, to, None, packet.ready_ns, length_bytes);
             }
         }
+        true
     }
 }

@@ -5,13 +5,13 @@ mod common;
 use std::sync::mpsc;
 
 use common::{
-    CPU_PORT, Sent, frame, misc, operation, pace_everything_at, pipeline, program, replica, switch,
-    with_cpu_port,
+    CPU_PORT, Sent, frame, misc, operation, pace_everything, pace_everything_at, pipeline, program,
+    replica, switch, with_cpu_port,
 };
 use switch::trace::{
     Instruction, Outcome, PacketFilter, PacketTrace, WATCH_BURST, WATCHES_MAX, WatchOptions,
 };
-use switch::{CloneSession, DryRunError, Switch, SwitchConfig};
+use switch::{CloneSession, DryRun, DryRunError, Switch, SwitchConfig};
 use traffic_manager::DropCause;
 
 /// SplitMix64.
@@ -78,12 +78,14 @@ fn settle(switch: &mut Switch, sent: &mut Sent) {
     }
 }
 
-/// The same random frames go to two switches; one of them makes dry runs in between.
+/// The same random frames go to two switches; one of them makes dry runs in between, and steps of a dry
+/// run that goes on meanwhile.
 fn dry_runs_change_nothing(make: fn() -> Switch) {
     let (mut plain, mut tried) = (make(), make());
     let (mut sent, mut sent_tried) = (Sent::default(), Sent::default());
     let mut random = Random(7);
-    let (mut now_ns, mut dry_runs) = (0, 0);
+    let (mut now_ns, mut dry_runs, mut in_steps) = (0, 0, 0);
+    let mut goes_on: Option<DryRun> = None;
     for _ in 0..2_000 {
         now_ns += random.below(4_000);
         let (port, frame) = (1 + random.below(3) as u16, random_frame(&mut random));
@@ -96,11 +98,19 @@ fn dry_runs_change_nothing(make: fn() -> Switch) {
             tried.dry_run(port, &frame).expect("a trace");
             dry_runs += 1;
         }
+        let (port, frame) = (1 + random.below(3) as u16, random_frame(&mut random));
+        let run = goes_on.get_or_insert_with(|| DryRun::new(port, frame));
+        if let Some(ended) = run.go_on(&mut tried, &mut || true) {
+            ended.expect("a trace");
+            goes_on = None;
+            in_steps += 1;
+        }
         assert_eq!(plain.poll_at_ns(), tried.poll_at_ns());
     }
     settle(&mut plain, &mut sent);
     settle(&mut tried, &mut sent_tried);
     assert!(dry_runs > 1_000);
+    assert!(in_steps > 10, "{in_steps}");
     assert!(sent.frames.len() > 100, "{}", sent.frames.len());
     assert_eq!(sent.frames, sent_tried.frames);
     assert_eq!(sent.to_controller, sent_tried.to_controller);
@@ -178,6 +188,69 @@ fn a_dry_run_says_what_happens() {
             assert_eq!(said.root, happened.root, "frame {number}");
         }
     }
+}
+
+#[test]
+fn a_dry_run_says_the_same_in_many_visits() {
+    for make in [paced, paced_by_recirculation, with_sessions] {
+        let mut switch = make();
+        let mut random = Random(13);
+        let mut visits_most = 0;
+        for number in 0..100 {
+            let (port, frame) = (1 + random.below(3) as u16, random_frame(&mut random));
+            let at_once = switch.dry_run(port, &frame).expect("a trace");
+            let mut run = DryRun::new(port, frame.clone());
+            let mut visits = 1;
+            let in_steps = loop {
+                if let Some(ended) = run.go_on(&mut switch, &mut || true) {
+                    break ended.expect("a trace");
+                }
+                visits += 1;
+            };
+            assert_eq!(in_steps, at_once, "frame {number}");
+            visits_most = visits.max(visits_most);
+            received(&mut switch, port, &frame);
+        }
+        // Ingress, egress and delivery.
+        assert!(visits_most >= 3, "{visits_most}");
+    }
+}
+
+#[test]
+fn a_dry_run_of_a_packet_that_recirculates_for_long_takes_many_short_visits() {
+    let mut switch = switch("bmv2", with_cpu_port());
+    pace_everything(&mut switch);
+    // The next packet of the class departs 100 ms later. Until then it recirculates.
+    switch.receive(1, &frame(), 0, 0);
+    switch.poll(0, &mut Sent::default());
+    let before = state(&switch);
+    let mut run = DryRun::new(1, frame());
+    let mut visits = 1;
+    let trace = loop {
+        if let Some(ended) = run.go_on(&mut switch, &mut || true) {
+            break ended.expect("a trace");
+        }
+        visits += 1;
+        assert_eq!(state(&switch), before);
+    };
+    assert!((100..1_000).contains(&visits), "{visits}");
+    let text = format!("{:?}", trace.root);
+    assert!(text.contains("Unfinished"), "{text}");
+}
+
+#[test]
+fn a_dry_run_ends_with_the_program_that_it_began_with() {
+    let mut switch = paced();
+    let mut run = DryRun::new(1, frame());
+    assert!(run.go_on(&mut switch, &mut || true).is_none());
+    switch
+        .load(&common::compiled("pacing_switch", "pacer"))
+        .expect("it loads");
+    assert_eq!(
+        run.go_on(&mut switch, &mut || true),
+        Some(Err(DryRunError::ProgramReplaced))
+    );
+    assert!(switch.dry_run(1, &frame()).is_ok());
 }
 
 #[test]

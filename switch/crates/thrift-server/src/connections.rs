@@ -33,6 +33,9 @@ pub struct ThriftConfig {
     pub notifications: Option<String>,
     /// Turns the switch's time into the time since 1970, both in ns.
     pub since_1970_ns: fn(u64) -> u64,
+    /// Called by the thread that accepts connections, before it starts those that serve them. They inherit
+    /// its priority and capabilities.
+    pub on_thread_start: fn(),
     /// Limits.
     pub limits: ThriftLimits,
 }
@@ -104,7 +107,10 @@ impl ThriftServer {
         });
         let accepting = Builder::new().name("thrift".to_owned()).spawn({
             let shared = Arc::clone(&shared);
-            move || accept(&shared, &listener)
+            move || {
+                (config.on_thread_start)();
+                accept(&shared, &listener);
+            }
         })?;
         Ok(Self { shared, accepting })
     }

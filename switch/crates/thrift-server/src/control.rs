@@ -50,7 +50,11 @@ impl Control {
         Ok(changing)
     }
 
-    fn check(&self, standing: Standing) -> thrift::Result<()> {
+    /// Checks that a client may change something.
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub(crate) fn check(&self, standing: Standing) -> thrift::Result<()> {
         if self.beside.may_change(standing) {
             return Ok(());
         }

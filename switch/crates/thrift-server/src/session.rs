@@ -106,6 +106,7 @@ type Output = TBinaryOutputProtocol<BufWriter<Patient>>;
 /// The services as one client has them.
 struct Session<'a> {
     control: &'a Control,
+    standing: Standing,
     services: Vec<(&'static str, Box<dyn TProcessor>)>,
     held: Held,
 }
@@ -178,6 +179,7 @@ impl<'a> Session<'a> {
         };
         Self {
             control,
+            standing,
             held,
             services: vec![
                 ("standard", Box::new(StandardSyncProcessor::new(standard))),
@@ -202,7 +204,8 @@ impl<'a> Session<'a> {
         let limits = &self.control.limits;
         input.allow(limits.message_bytes);
         let call = input.read_message_begin()?;
-        if call.name == LOAD_PROGRAM {
+        // The long message of a client that may not load a program is not read.
+        if call.name == LOAD_PROGRAM && self.control.beside.may_change(self.standing) {
             input.allow(limits.program_bytes);
         }
         let result = self.dispatch(&call, input, output);

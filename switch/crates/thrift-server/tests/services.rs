@@ -2,7 +2,9 @@
 //! thread does nothing but jobs.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -17,8 +19,10 @@ use bmv2_thrift::standard::{
     StandardSyncClient, SwapOperationErrorCode, TStandardSyncClient,
     TableOperationErrorCode as Code,
 };
+use p4runtime_server::proto::p4::v1 as p4;
+use p4runtime_server::proto::p4::v1::p4_runtime_client::P4RuntimeClient;
 use p4runtime_server::{
-    BoundServer, Mappings, ServerConfig, ServerLimits, bind, controller_queues, executor,
+    Mappings, Refusals, ServerConfig, ServerLimits, bind, controller_queues, executor,
 };
 use port_settings::QueueSettings;
 use switch::{Switch, SwitchConfig};
@@ -26,6 +30,7 @@ use thrift::OrderedFloat;
 use thrift::protocol::{TBinaryInputProtocol, TBinaryOutputProtocol, TMultiplexedOutputProtocol};
 use thrift_server::{ThriftConfig, ThriftLimits, ThriftServer};
 use tokio::runtime::Runtime;
+use tokio_stream::StreamExt;
 use traffic_manager::{Gaps, Limits, PortConfig, RateCounts};
 
 const PROGRAM: &[u8] = include_bytes!("../../p4runtime-server/tests/programs/kinds.json");
@@ -36,11 +41,15 @@ const ENTRIES: &[u8] = include_bytes!("../../v1model/tests/programs/entries.json
 type Input = TBinaryInputProtocol<TcpStream>;
 type Output = TMultiplexedOutputProtocol<TBinaryOutputProtocol<TcpStream>>;
 
-/// A switch with ports 1 and 2 behind a Thrift server.
+/// A switch with ports 1 and 2 behind a Thrift server and a P4Runtime server.
 struct Bench {
     server: ThriftServer,
-    /// The owners of the switch's thread and of the Thrift server.
-    beside: (BoundServer, Runtime),
+    p4runtime: SocketAddr,
+    refusals: Arc<Refusals>,
+    /// Runs the P4Runtime server.
+    runtime: Runtime,
+    /// Jobs given to the switch so far.
+    jobs: Arc<AtomicUsize>,
     switch: JoinHandle<()>,
 }
 
@@ -53,6 +62,7 @@ impl Bench {
         Self::with(program, ThriftLimits::default(), None)
     }
 
+    /// `holders`: those among the clients of Thrift. All clients of P4Runtime are.
     fn with(program: &[u8], limits: ThriftLimits, holders: Option<Vec<u32>>) -> Self {
         let config = SwitchConfig {
             entry_handles: true,
@@ -73,7 +83,11 @@ impl Bench {
         let queues = switch.set_queues(2, Some(QueueSettings::strict(8)));
         queues.expect("a port");
         switch.load(program).expect("a program");
-        let (executor, mut jobs) = executor::channel(64, || ());
+        let jobs_given = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&jobs_given);
+        let (executor, mut jobs) = executor::channel(64, move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
         let compiler = switch.compiler();
         let (_, receiver) = controller_queues(4, 4);
         let switch = std::thread::spawn(move || while jobs.run_next(&mut switch) {});
@@ -84,7 +98,7 @@ impl Bench {
             tls: None,
             only_tls: false,
             token: None,
-            holders: holders.clone(),
+            holders: None,
             mappings: Mappings::default(),
             limits: ServerLimits::default(),
         };
@@ -98,15 +112,47 @@ impl Bench {
             program: Some(program.to_vec()),
             notifications: None,
             since_1970_ns: |ns| ns + 5_000,
+            on_thread_start: || (),
             limits,
         };
         let listener = thrift_server::listen(0).expect("a port");
         let server = ThriftServer::start(config, listener, p4runtime.beside()).expect("threads");
+        let (address, refusals) = (p4runtime.local_addr(), p4runtime.refusals());
+        // It ends with the runtime.
+        runtime.spawn(p4runtime.run(std::future::pending()));
         Self {
             server,
-            beside: (p4runtime, runtime),
+            p4runtime: address,
+            refusals,
+            runtime,
+            jobs: jobs_given,
             switch,
         }
+    }
+
+    /// Jobs given to the switch so far.
+    fn jobs(&self) -> usize {
+        self.jobs.load(Ordering::Relaxed)
+    }
+
+    /// A holder bids to be primary over P4Runtime.
+    fn bid(&self) {
+        let update = p4::MasterArbitrationUpdate {
+            device_id: 3,
+            election_id: Some(p4::Uint128 { high: 0, low: 1 }),
+            ..Default::default()
+        };
+        let bid = p4::StreamMessageRequest {
+            update: Some(p4::stream_message_request::Update::Arbitration(update)),
+        };
+        let bid = tokio_stream::once(bid).chain(tokio_stream::pending());
+        let uri = format!("http://{}", self.p4runtime);
+        self.runtime.block_on(async {
+            let mut client = P4RuntimeClient::connect(uri).await.expect("connects");
+            let opened = client.stream_channel(bid).await.expect("opens");
+            let answer = opened.into_inner().message().await.expect("open");
+            answer.expect("an answer");
+        });
     }
 
     fn connect(&self) -> TcpStream {
@@ -133,7 +179,7 @@ impl Bench {
     }
 
     fn refusals(&self, cause: &str) -> u64 {
-        let counts = self.beside.0.refusals().counts();
+        let counts = self.refusals.counts();
         let mut of_cause = counts.iter().filter(|count| count.cause == cause);
         of_cause.next().map_or(0, |count| count.count)
     }
@@ -141,7 +187,7 @@ impl Bench {
     /// Ends everything, and checks that the switch's thread has not panicked.
     fn stop(self) {
         self.server.stop();
-        drop(self.beside);
+        drop(self.runtime);
         self.switch.join().expect("no panic");
     }
 }
@@ -924,6 +970,52 @@ fn strangers_may_change_what_no_holder_controls() {
     let bench = Bench::with(PROGRAM, ThriftLimits::default(), Some(Vec::new()));
     let mut client = bench.standard();
     client.bm_reset_state().expect("allowed");
+    bench.stop();
+}
+
+#[test]
+fn a_stranger_beside_a_holder_gives_the_switch_no_job() {
+    let bench = Bench::with(PROGRAM, ThriftLimits::default(), Some(Vec::new()));
+    bench.bid();
+    let before = bench.jobs();
+    let mut client = bench.standard();
+    let json = String::from_utf8(PROGRAM.to_vec()).expect("text");
+    let key = vec![exact(&[0; 6])];
+    let refused = [
+        client.bm_reset_state(),
+        client.bm_load_new_config(json),
+        client.bm_swap_configs(),
+        client.bm_mt_clear_entries(0, SPECIAL.to_owned(), false),
+        client.bm_mt_delete_entry(0, SPECIAL.to_owned(), 0),
+        client.bm_counter_reset_all(0, "KindsIngress.seen".to_owned()),
+        client.bm_register_write(0, "KindsIngress.marks".to_owned(), 0, 1),
+        client
+            .bm_mt_add_entry(
+                0,
+                SPECIAL.to_owned(),
+                key,
+                SEND.to_owned(),
+                Vec::new(),
+                options(0),
+            )
+            .map(drop),
+    ];
+    for refused in refused {
+        assert!(text(refused).contains("not allowed"));
+    }
+    assert_eq!(bench.refusals("thrift-stranger"), 8);
+    // Of a long program, only the length is read.
+    let mut program = call("standard:bm_load_new_config");
+    program.extend([11, 0, 1]);
+    program.extend((2_i32 << 20).to_be_bytes());
+    answer(&bench, &program);
+    assert_eq!(bench.refusals("thrift-message-too-long"), 1);
+    assert_eq!(bench.jobs(), before);
+    // A read is a job.
+    client
+        .bm_register_read(0, "KindsIngress.marks".to_owned(), 0)
+        .expect("read");
+    assert_eq!(bench.jobs(), before + 1);
     bench.stop();
 }
 

@@ -80,3 +80,4 @@ pub use trace::{
     ArgumentValues, HeaderLabel, HeaderValues, KeyValues, Labels, MatchingEntry, NodeLabel,
     PrimitiveLabel, QueueRead, QueueReading, Stage, Step, Value,
 };
+pub use trial::Trial;

@@ -8,10 +8,11 @@ use p4runtime_server::ServerLimits;
 use p4runtime_server::proto::p4::v1 as p4;
 use p4runtime_server::proto::p4::v1::p4_runtime_client::P4RuntimeClient;
 use p4runtime_server::proto::pacer::v1 as pacer;
+use pacer::packet_tracing_client::PacketTracingClient;
 use pacer::traffic_manager_client::TrafficManagerClient;
 use tonic::Code;
 
-use crate::support::{Controller, DEVICE, Push, Server, code, config, details};
+use crate::support::{Controller, DEVICE, Push, Server, code, config, details, exact};
 use crate::{MAC, forward};
 
 /// Entries for `count` stations.
@@ -116,6 +117,32 @@ async fn statistics_of_many_classes_let_other_jobs_pass() {
     let statistics = statistics.await.expect("read").into_inner();
     assert_eq!(statistics.classes.len(), 4_096);
     assert!(server.visits() - before >= 4_096, "{}", server.visits());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_dry_run_lets_packets_and_other_jobs_pass() {
+    let server = Server::start().await;
+    let mut controller = server.controller("pacer").await;
+    let entry = forward(&controller, MAC, &[2]);
+    controller.insert(entry).await.expect("inserted");
+    let known = p4::TableEntry {
+        table_id: controller.table("PacerIngress.sources"),
+        r#match: vec![exact(1, &[2, 0, 0, 0, 0, 2]), exact(2, &[1])],
+        action: controller.call("PacerIngress.known", &[]),
+        ..Default::default()
+    };
+    controller.insert(known).await.expect("inserted");
+    let mut frame = vec![0; 60];
+    frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x90, 0]);
+    let mut client = PacketTracingClient::new(server.channel().await);
+    let before = server.visits();
+    let request = pacer::DryRunRequest { port: 1, frame };
+    let traced = client.dry_run(request).await.expect("a trace").into_inner();
+    let root = traced.trace.and_then(|trace| trace.root).expect("a way");
+    assert!(format!("{root:?}").contains("Transmit"), "{root:?}");
+    // Ingress, egress and the delivery are a visit each where time is short.
+    assert_eq!(server.visits() - before, 3);
     server.stop().await;
 }
 

@@ -9,6 +9,7 @@ use p4runtime_server::proto::pacer::v1 as pacer;
 use pacer::packet_tracing_client::PacketTracingClient;
 use pacer::traffic_manager_client::TrafficManagerClient;
 use prost::Message;
+use switch::trace::WATCHES_MAX;
 use tonic::body::Body;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
@@ -198,6 +199,46 @@ async fn who_is_not_primary_has_no_message_decoded() {
 }
 
 #[tokio::test]
+async fn a_stranger_beside_a_holder_gives_the_switch_no_job() {
+    let server = Server::among_strangers(ServerLimits::default()).await;
+    let mut stranger = Controller::open(&server).await;
+    let _holder = holder(&server).await;
+    let channel = server.channel().await;
+    let before = *server.jobs.borrow();
+    // Refused before the message has come: only its length does.
+    for method in ["Write", "SetForwardingPipelineConfig"] {
+        let code = call(&channel, method, vec![0, 0, 0, 0, 9], false).await;
+        assert_eq!(code, Code::PermissionDenied, "{method}");
+    }
+    let change = pacer::SetPortRequest {
+        port: 1,
+        device_id: DEVICE,
+        election_id: Some(pacer::ElectionId { high: 0, low: 1 }),
+        ..Default::default()
+    };
+    let mut client = TrafficManagerClient::new(channel.clone());
+    let refused = client.set_port(change).await.expect_err("a stranger");
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    let mut client = PacketTracingClient::new(channel);
+    let dry_run = pacer::DryRunRequest {
+        port: 1,
+        ..Default::default()
+    };
+    let refused = client.dry_run(dry_run).await.expect_err("a stranger");
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    let packet = p4::stream_message_request::Update::Packet(p4::PacketOut::default());
+    stranger.send(packet).await;
+    let told = stranger.receive().await.expect("open");
+    let p4::stream_message_response::Update::Error(refused) = told else {
+        panic!("an error expected: {told:?}");
+    };
+    assert_eq!(Code::from(refused.canonical_code), Code::PermissionDenied);
+    assert_eq!(*server.jobs.borrow(), before);
+    assert_eq!(refusals(&server, "not-primary").await, 3);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn what_strangers_take_holders_do_not_miss() {
     let server = Server::among_strangers(ServerLimits {
         stranger_calls: 2,
@@ -350,9 +391,19 @@ async fn a_stranger_traces_no_packets_beside_a_holder() {
         count: 1,
         ..Default::default()
     };
-    let alone = client.watch(watch.clone()).await;
-    alone.expect("nobody else is there");
+    let mut alone = Vec::new();
+    for _ in 0..WATCHES_MAX {
+        let watched = client.watch(watch.clone()).await;
+        alone.push(watched.expect("nobody else is there").into_inner());
+    }
     let _holder = holder(&server).await;
+    // What strangers have begun before ends.
+    for mut traces in alone {
+        let ended = traces.message().await.expect_err("a stranger");
+        assert_eq!(ended.code(), Code::PermissionDenied);
+        assert!(ended.message().contains("only they may trace packets"));
+        assert_eq!(traces.message().await.expect("the end"), None);
+    }
     let refused = client.watch(watch.clone()).await.expect_err("a stranger");
     assert_eq!(refused.code(), Code::PermissionDenied);
     let dry_run = pacer::DryRunRequest {
@@ -361,9 +412,15 @@ async fn a_stranger_traces_no_packets_beside_a_holder() {
     };
     let refused = client.dry_run(dry_run).await.expect_err("a stranger");
     assert_eq!(refused.code(), Code::PermissionDenied);
-    let watched = client.watch(with_token(watch)).await;
-    watched.expect("a holder");
-    assert_eq!(refusals(&server, "trace-of-stranger").await, 2);
+    let mut watched = Vec::new();
+    for _ in 0..WATCHES_MAX {
+        let of_holder = client.watch(with_token(watch.clone())).await;
+        watched.push(of_holder.expect("a holder, and all places are free"));
+    }
+    let refused = refusals(&server, "trace-of-stranger").await;
+    assert_eq!(refused, 2 + WATCHES_MAX as u64);
+    // The switch runs as long as a watch may end.
+    drop(watched);
     server.stop().await;
 }
 

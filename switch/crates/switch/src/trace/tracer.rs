@@ -146,6 +146,11 @@ impl Tracer {
         }
     }
 
+    /// Whether its traces have the names of this vocabulary.
+    pub(crate) fn names_by(&self, vocabulary: &Arc<Vocabulary>) -> bool {
+        Arc::ptr_eq(&self.vocabulary, vocabulary)
+    }
+
     /// Begins the trace, with this number, of a packet that has come in.
     pub(crate) fn begin(
         &mut self,

@@ -170,6 +170,8 @@ impl Standard {
 
     fn load(&self, json: String) -> thrift::Result<()> {
         let refused = |code| -> thrift::Error { InvalidSwapOperation::new(code).into() };
+        // A client that may not load a program has none compiled.
+        self.control.check(self.standing)?;
         // Compiled without keeping others waiting, then staged if no other client has staged a program.
         let compiled = self.control.beside.compiler().compile(json.as_bytes());
         let mut changing = self.control.begin(self.standing)?;

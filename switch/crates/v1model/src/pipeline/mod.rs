@@ -204,21 +204,27 @@ impl Pipeline {
         }
     }
 
-    /// Begins a trial: until [`Self::end_trial`], all packets come with an [`Externs`] that wants steps,
-    /// and neither programs nor entries are changed.
-    pub fn begin_trial(&mut self) {
+    /// Begins a trial, or goes on with one that has ended here: until [`Self::end_trial`], all packets come
+    /// with an [`Externs`] that wants steps, and neither programs nor entries are changed.
+    pub fn begin_trial(&mut self, mut trial: Trial) {
         debug_assert!(self.trial.is_none(), "a trial runs already");
-        self.trial = Some(Trial::default());
+        trial.make_again(&mut self.state, &mut self.tables);
+        self.trial = Some(trial);
     }
 
-    /// Ends a trial: registers, counters, meters, random numbers and the data of entries are as they
-    /// were when it began.
-    pub fn end_trial(&mut self) {
+    /// The number of changes that the trial's packets have made.
+    pub fn trial_changes(&self) -> usize {
+        self.trial.as_ref().map_or(0, Trial::changes)
+    }
+
+    /// Ends a trial, which may go on later: registers, counters, meters, random numbers and the data of
+    /// entries are as they were when it began.
+    pub fn end_trial(&mut self) -> Trial {
         let trial = self.trial.take();
         debug_assert!(trial.is_some(), "no trial runs");
-        if let Some(trial) = trial {
-            trial.put_back(&mut self.state, &mut self.tables);
-        }
+        let mut trial = trial.unwrap_or_default();
+        trial.take_back(&mut self.state, &mut self.tables);
+        trial
     }
 
     /// Clears headers and metadata, and puts the preserved fields of a resubmitted or recirculated
