@@ -146,7 +146,10 @@ class _JsonFormatter(logging.Formatter):
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's options."""
     made = argparse.ArgumentParser(
-        prog="pacer-controller", description="Sets per-flow rates on pacing switches, by REST."
+        prog="pacer-controller",
+        description="Sets per-flow rates on pacing switches, by REST.",
+        epilog="pacer-controller token changes users and their tokens; pacer-controller migrate "
+        "copies the state to another store. Each has a --help.",
     )
 
     def file_option(name: str, text: str) -> None:

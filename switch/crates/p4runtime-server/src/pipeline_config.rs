@@ -11,7 +11,7 @@ use crate::executor;
 use crate::proto::p4::v1 as p4;
 use crate::reconcile;
 use crate::shared::Shared;
-use crate::state::{Annotations, ForwardingPipeline, InstalledPipeline, PipelineState};
+use crate::state::{Annotations, ForwardingPipeline, InstalledPipeline, PipelineState, no_config};
 use crate::translate::{BoundPipeline, BoundTable};
 
 /// A configuration that has been checked, with its program compiled: ready to be installed.
@@ -261,7 +261,8 @@ async fn commit(shared: &Shared, state: &mut PipelineState) -> Result<(), Status
 }
 
 /// `GetForwardingPipelineConfig`.
-pub(crate) fn get(
+pub(crate) async fn get(
+    shared: &Shared,
     state: &PipelineState,
     response_type: i32,
 ) -> Result<p4::GetForwardingPipelineConfigResponse, Status> {
@@ -277,6 +278,13 @@ pub(crate) fn get(
         wanted,
         ResponseType::All | ResponseType::DeviceConfigAndCookie
     );
+    if state.committed.is_none()
+        && executor::with(&*shared.executor, |switch| switch.is_running()).await?
+    {
+        // There is a program, but no P4Info of it, which the response must have. BMv2 refuses, too, and
+        // clients such as p4-utils then send the config.
+        return Err(no_config());
+    }
     // "If ... the forwarding-pipeline config is not known, the top-level config field will be
     // unset in the response."
     let config = state.committed.as_ref().map(|active| {

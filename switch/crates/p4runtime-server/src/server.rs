@@ -328,7 +328,9 @@ impl P4Runtime for Service {
         let request = request.into_inner();
         self.shared.check_device(request.device_id)?;
         let state = self.shared.pipeline.read().await;
-        pipeline_config::get(&state, request.response_type).map(Response::new)
+        pipeline_config::get(&self.shared, &state, request.response_type)
+            .await
+            .map(Response::new)
     }
 
     type StreamChannelStream = ReceiverStream<sessions::Response>;

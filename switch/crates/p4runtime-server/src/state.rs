@@ -150,7 +150,8 @@ fn staged_beside() -> Status {
     )
 }
 
-fn no_config() -> Status {
+/// There is no config, and no request without one is possible.
+pub(crate) fn no_config() -> Status {
     Status::failed_precondition(
         "no forwarding pipeline config yet; send SetForwardingPipelineConfig first",
     )

@@ -72,9 +72,10 @@ pub struct PortOptions {
     /// Frames the receive ring holds, at least; 2 to 524288. Default 4096: 99 ms of 1518-byte
     /// frames at 500 Mbit/s. A frame that finds it full is lost and counted (`rx_ring_full`).
     pub rx_frames: usize,
-    /// Longest frame received and sent, bytes without FCS; `None`: the interface's MTU at the time
-    /// of opening + 14 (Ethernet) + 8 (two VLAN tags). (When sending, Linux grants MTU + 14, and 4
-    /// more if the first tag is 802.1Q; it refuses longer frames, counted in `tx_failed`.)
+    /// Longest frame received and sent, bytes without FCS; `None`: the interface's MTU + 14 (Ethernet) +
+    /// 8 (two VLAN tags). If the MTU grows later, so does this, by AF_PACKET with `offloads`; longer
+    /// frames are copied once more. (When sending, Linux grants MTU + 14, and 4 more if the first tag is
+    /// 802.1Q; it refuses longer frames, counted in `tx_failed`.)
     pub max_frame_bytes: Option<usize>,
     /// Frames collected before they are handed to the kernel unasked; 1 to 1024. Default 64.
     pub tx_batch_frames: usize,

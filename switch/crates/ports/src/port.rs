@@ -140,7 +140,7 @@ impl Frame<'_> {
                 let slot = self.port.driver.bytes();
                 slot.and_then(|slot| slot.get(place)).unwrap_or_default()
             }
-            Place::Train(..) => self.port.train.bytes(place),
+            Place::Whole(..) | Place::Train(..) => self.port.train.bytes(place),
         }
     }
 }
@@ -156,13 +156,15 @@ impl Drop for Frame<'_> {
 enum Place {
     /// In the slot at the head of the ring.
     Slot(usize, usize),
+    /// A frame longer than a slot: in the room for a train.
+    Whole(usize, usize),
     /// In the train that is under way.
     Train(usize, usize),
 }
 
 impl Place {
     fn range(self) -> Range<usize> {
-        let (Place::Slot(start, end) | Place::Train(start, end)) = self;
+        let (Place::Slot(start, end) | Place::Whole(start, end) | Place::Train(start, end)) = self;
         start..end
     }
 }
@@ -183,6 +185,8 @@ pub struct Port {
     index: i32,
     mac: [u8; 6],
     max_frame_bytes: usize,
+    /// Longer frames are taken once the interface's MTU allows them.
+    follows_mtu: bool,
     kernel_departures: bool,
     driver: Driver,
     /// The frame of several segments whose segments are delivered now.
@@ -229,11 +233,9 @@ impl Port {
             });
         }
         let mtu = opening.step("read the MTU", sys::interface_mtu(fd.as_fd(), &c_name))?;
-        let longest_sent_bytes = mtu + MIN_FRAME_BYTES;
         let max_frame_bytes = options
             .max_frame_bytes
-            .unwrap_or(longest_sent_bytes + 2 * VLAN_TAG_BYTES)
-            .min(MAX_FRAME_BYTES);
+            .unwrap_or_else(|| longest_frame_bytes(mtu));
 
         let driver = match options.driver {
             PortDriver::AfPacket => Driver::Packet(Box::new(PacketDriver::open(
@@ -241,7 +243,7 @@ impl Port {
                 fd,
                 options,
                 max_frame_bytes,
-                longest_sent_bytes,
+                mtu + MIN_FRAME_BYTES,
             )?)),
             PortDriver::AfXdp => {
                 let driver = XdpDriver::open(&opening, fd, options, max_frame_bytes)?;
@@ -256,6 +258,9 @@ impl Port {
             index: opening.index,
             mac,
             max_frame_bytes,
+            follows_mtu: options.max_frame_bytes.is_none()
+                && options.offloads
+                && options.driver == PortDriver::AfPacket,
             kernel_departures: options.kernel_departures,
             driver,
             train: Train::default(),
@@ -357,7 +362,7 @@ impl Port {
 
     /// Refuses a frame of this length, or makes sure that there is room for it.
     fn make_room_for(&mut self, bytes: usize) -> Result<(), SendRefused> {
-        if bytes > self.max_frame_bytes {
+        if !self.takes(bytes) {
             self.statistics.tx_oversize += 1;
             return Err(SendRefused::Oversize {
                 bytes,
@@ -480,6 +485,18 @@ impl Port {
         self.max_frame_bytes
     }
 
+    /// Whether the port takes a frame of this length. The MTU is read again before a frame is refused:
+    /// p4-utils, for one, raises it after the start of the switch.
+    fn takes(&mut self, bytes: usize) -> bool {
+        if bytes > self.max_frame_bytes
+            && self.follows_mtu
+            && let Ok(mtu) = sys::interface_mtu(self.driver.control(), &self.c_name)
+        {
+            self.max_frame_bytes = self.max_frame_bytes.max(longest_frame_bytes(mtu));
+        }
+        bytes <= self.max_frame_bytes
+    }
+
     /// Makes the frame at the head of the ring ready for delivery. Drops and counts frames that
     /// cannot be delivered.
     fn make_ready(&mut self, now_ns: u64) -> Option<Ready> {
@@ -495,11 +512,14 @@ impl Port {
                 return self.ready;
             }
             let head = self.driver.head()?;
-            if head.segmentation.is_some() || head.kept_whole {
+            if head.segmentation.is_some() {
                 self.begin_train(&head, now_ns);
-            } else if let Some((at, length)) = self.prepare(&head) {
+            } else if let Some(place) = self.prepare(&head) {
+                if matches!(place, Place::Whole(..)) {
+                    self.driver.release();
+                }
                 self.ready = Some(Ready {
-                    place: Place::Slot(at, at + length),
+                    place,
                     arrival_ns: self.stamp(&head, now_ns),
                 });
                 return self.ready;
@@ -527,11 +547,10 @@ impl Port {
             })
         };
         let arrival_ns = self.stamp(head, now_ns);
-        let begun = whole.zip(head.segmentation).is_some_and(|(bytes, of)| {
-            self.train.begin(bytes, of, head.vlan_tag, arrival_ns)
-                && self.train.longest_bytes() <= self.max_frame_bytes
-        });
-        if begun {
+        let begun = whole
+            .zip(head.segmentation)
+            .is_some_and(|(bytes, of)| self.train.begin(bytes, of, head.vlan_tag, arrival_ns));
+        if begun && self.takes(self.train.longest_bytes()) {
             self.statistics.rx_trains += 1;
             self.statistics.rx_vlan_tags_restored += u64::from(head.vlan_tag.is_some());
         } else {
@@ -549,49 +568,33 @@ impl Port {
         arrival_ns
     }
 
-    /// Checks the frame, completes its checksum and puts its tag back. Returns where it is in its slot,
-    /// and its length; `None`: it is dropped.
-    fn prepare(&mut self, head: &Head) -> Option<(usize, usize)> {
+    /// Checks the frame of one segment at the head, and completes it. `None`: it is dropped.
+    fn prepare(&mut self, head: &Head) -> Option<Place> {
+        let whole_bytes = if head.kept_whole {
+            self.driver.take_whole(self.train.room())
+        } else {
+            Some(head.captured_bytes)
+        };
         let tag_bytes = head.vlan_tag.map_or(0, |tag| tag.len());
-        if head.wire_bytes + tag_bytes > self.max_frame_bytes
-            || head.captured_bytes < head.wire_bytes
-        {
+        if whole_bytes.is_none() || !self.takes(head.wire_bytes + tag_bytes) {
             self.statistics.rx_oversize += 1;
             self.warn_oversize(head.wire_bytes);
             return None;
         }
-        let slot = self.driver.bytes_mut()?;
-        let frame = slot.get_mut(head.start..head.start + head.wire_bytes)?;
-        if frame.len() < MIN_FRAME_BYTES {
-            self.statistics.rx_runt += 1;
+        if whole_bytes != Some(head.wire_bytes) {
+            // The frame is longer than a slot, and found the socket's queue full.
+            self.statistics.rx_ring_full += 1;
             return None;
         }
-        match head.checksum {
-            ChecksumState::Complete => {}
-            ChecksumState::Incomplete(marked) => {
-                let completed = match marked {
-                    Some(marked) => checksum::complete_at(frame, marked.start, marked.offset),
-                    None => checksum::complete_if_partial(frame) || checksum::complete(frame),
-                };
-                self.statistics.rx_checksums_completed += u64::from(completed);
-                self.statistics.rx_checksums_unfinished += u64::from(!completed);
-            }
-            ChecksumState::Unmarked => {
-                let completed = checksum::complete_if_partial(frame);
-                self.statistics.rx_checksums_completed += u64::from(completed);
-            }
+        if head.kept_whole {
+            let start = OFFLOAD_HEADER_BYTES;
+            let (at, length) = complete(self.train.room(), start, head, &mut self.statistics)?;
+            Some(Place::Whole(at, at + length))
+        } else {
+            let slot = self.driver.bytes_mut()?;
+            let (at, length) = complete(slot, head.start, head, &mut self.statistics)?;
+            Some(Place::Slot(at, at + length))
         }
-        let Some(tag) = head.vlan_tag else {
-            return Some((head.start, head.wire_bytes));
-        };
-        // The tag goes behind the addresses, which move down into the headroom between the kernel's
-        // header (whose last field was read before) and the frame.
-        let at = head.start.checked_sub(VLAN_TAG_BYTES)?;
-        slot.copy_within(head.start..head.start + ADDRESSES_BYTES, at);
-        slot.get_mut(at + ADDRESSES_BYTES..head.start + ADDRESSES_BYTES)?
-            .copy_from_slice(&tag);
-        self.statistics.rx_vlan_tags_restored += 1;
-        Some((at, head.wire_bytes + VLAN_TAG_BYTES))
     }
 
     /// Makes room for the frame after the ready one.
@@ -632,6 +635,52 @@ impl Port {
             io::Error::from_raw_os_error(errno)
         );
     }
+}
+
+/// The longest frame of an interface with this MTU, with two VLAN tags.
+fn longest_frame_bytes(mtu: usize) -> usize {
+    (mtu + MIN_FRAME_BYTES + 2 * VLAN_TAG_BYTES).min(MAX_FRAME_BYTES)
+}
+
+/// Completes the checksum of the frame at `start` of `room` and puts its tag back. Returns where it is then,
+/// and its length; `None`: it is too short.
+fn complete(
+    room: &mut [u8],
+    start: usize,
+    head: &Head,
+    statistics: &mut PortStatistics,
+) -> Option<(usize, usize)> {
+    let frame = room.get_mut(start..start + head.wire_bytes)?;
+    if frame.len() < MIN_FRAME_BYTES {
+        statistics.rx_runt += 1;
+        return None;
+    }
+    match head.checksum {
+        ChecksumState::Complete => {}
+        ChecksumState::Incomplete(marked) => {
+            let completed = match marked {
+                Some(marked) => checksum::complete_at(frame, marked.start, marked.offset),
+                None => checksum::complete_if_partial(frame) || checksum::complete(frame),
+            };
+            statistics.rx_checksums_completed += u64::from(completed);
+            statistics.rx_checksums_unfinished += u64::from(!completed);
+        }
+        ChecksumState::Unmarked => {
+            let completed = checksum::complete_if_partial(frame);
+            statistics.rx_checksums_completed += u64::from(completed);
+        }
+    }
+    let Some(tag) = head.vlan_tag else {
+        return Some((start, head.wire_bytes));
+    };
+    // The tag goes behind the addresses, which move down into the room before the frame: the kernel's
+    // header, whose last field was read before.
+    let at = start.checked_sub(VLAN_TAG_BYTES)?;
+    room.copy_within(start..start + ADDRESSES_BYTES, at);
+    room.get_mut(at + ADDRESSES_BYTES..start + ADDRESSES_BYTES)?
+        .copy_from_slice(&tag);
+    statistics.rx_vlan_tags_restored += 1;
+    Some((at, head.wire_bytes + VLAN_TAG_BYTES))
 }
 
 /// The frame's arrival time. It is its stamp, except in two cases: a stamp more than

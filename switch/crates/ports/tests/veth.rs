@@ -182,6 +182,47 @@ fn partial_checksums_are_completed() {
     });
 }
 
+#[test]
+fn frames_grow_with_the_mtu() {
+    in_namespace("frames_grow_with_the_mtu", || {
+        ip("address add 10.0.0.1/24 dev va");
+        ip("neighbour add 10.0.0.2 lladdr 02:00:00:00:00:02 dev va");
+        let (mut a, mut b) = (open("va"), open("vb"));
+        let mut waiter = waiter_for(&[&b]);
+        assert!(a.send(&frame(9_014, 1)).is_err(), "the MTU is 1500");
+        for interface in ["va", "vb"] {
+            ip(&format!("link set {interface} mtu 9000"));
+        }
+        let mut tagged = frame(9_014, 2);
+        tagged.splice(12..12, [0x81, 0x00, 0xa0, 0x07]);
+        for sent in [&frame(60, 3), &frame(9_014, 1), &tagged, &frame(1_514, 4)] {
+            a.send(sent).expect("fits");
+            assert_eq!(a.flush().failed, 0, "{:?}", a.statistics());
+            let (bytes, _) = receive_where(&mut b, &mut waiter, |_| true);
+            assert_eq!(&bytes, sent);
+        }
+        let socket = UdpSocket::bind("10.0.0.1:1234").expect("binds");
+        socket.send_to(&[7; 8_972], "10.0.0.2:5001").expect("sends");
+        let (bytes, _) = receive_where(&mut b, &mut waiter, |bytes| bytes.len() == 9_014);
+        assert_eq!(checksum::verify(&bytes), Some(true));
+        let statistics = b.statistics();
+        assert_eq!(statistics.rx_oversize, 0, "{statistics:?}");
+        assert_eq!(
+            (statistics.rx_vlan_tags_restored, statistics.rx_trains),
+            (1, 0)
+        );
+
+        for interface in ["va", "vb"] {
+            ip(&format!("link set {interface} mtu 1500"));
+        }
+        assert!(
+            a.send(&frame(9_014, 1)).is_ok(),
+            "the kernel refuses it now"
+        );
+        assert_eq!(a.flush().failed, 1);
+    });
+}
+
 /// The kernel's TCP in one namespace, through a two-port switch made of ports, to the kernel's TCP
 /// in another. All offloads of the hosts are on.
 #[test]

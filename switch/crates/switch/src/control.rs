@@ -31,6 +31,11 @@ impl Switch {
         program.ok_or_else(no_program)
     }
 
+    /// Whether a program runs.
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
     /// As [`Self::program`], for changes. Also sets the program's time to the latest one.
     ///
     /// # Errors

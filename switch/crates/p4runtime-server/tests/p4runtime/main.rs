@@ -293,6 +293,38 @@ async fn shutdown_ends_streams_with_unavailable() {
 // Pipeline config
 
 #[tokio::test]
+async fn the_config_of_a_program_that_p4runtime_did_not_set_is_refused() {
+    let server = Server::start().await;
+    let mut controller = Controller::open(&server).await;
+    controller.arbitrate(1).await.expect("open");
+    let pushed = config("pacer");
+    let program = pushed.p4_device_config.clone();
+    let loaded = executor::with(&*server.executor, move |switch| switch.load(&program)).await;
+    loaded.expect("runs").expect("a program");
+    let request = p4::GetForwardingPipelineConfigRequest {
+        device_id: DEVICE,
+        ..Default::default()
+    };
+    let get = controller.client.get_forwarding_pipeline_config(request);
+    let refused = get.await.expect_err("its P4Info is not known");
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    // finsy and others look for these words of BMv2's.
+    let message = refused.message();
+    assert!(
+        message.contains("no forwarding pipeline config"),
+        "{message}"
+    );
+
+    controller
+        .push(pushed.clone(), Push::VerifyAndCommit)
+        .await
+        .expect("valid");
+    let get = controller.client.get_forwarding_pipeline_config(request);
+    assert_eq!(get.await.expect("set").into_inner().config, Some(pushed));
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn pipeline_config_is_verified_committed_and_read_back() {
     let server = Server::start().await;
     let mut controller = Controller::open(&server).await;
