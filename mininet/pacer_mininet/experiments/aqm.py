@@ -5,8 +5,7 @@ from typing import Any
 
 from pacer_mininet.experiments.experiment import Cell, Experiment
 from pacer_mininet.experiments.scenario import Flow, Queueing, Scenario
-from pacer_mininet.experiments.takano import MS
-from pacer_mininet.traffic import MTU_FRAME_BYTES
+from pacer_mininet.traffic import MS, MTU_FRAME_BYTES
 
 FIFO_BYTES = 10_000 * MTU_FRAME_BYTES
 """More than the window of any flow here."""

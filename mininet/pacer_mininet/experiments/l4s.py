@@ -5,7 +5,7 @@ from typing import Any
 from pacer_mininet.experiments.aqm import FIFO_BYTES, FLOWS, SHORT, queues_of
 from pacer_mininet.experiments.experiment import SAME_SEEDS, Cell, Experiment
 from pacer_mininet.experiments.scenario import Flow, Scenario
-from pacer_mininet.experiments.takano import MS
+from pacer_mininet.traffic import MS
 
 DUALPI2 = "DualPI2"
 QUEUES = (DUALPI2, "CoDel", "FQ-CoDel")

@@ -109,6 +109,14 @@ PACED = Shaper("paced", "class", (("mode", "static"),))
 ONE_CLASS = Shaper("one class at the edge", "class", (("mode", "static"),), together=True)
 """All senders in one class at the bottleneck's rate: the edge knows of them all."""
 
+PSPD = Shaper("PSPD", "class", (("mode", "pspd"), ("rate", None)))
+"""The talk's dynamic pacing: window / RTT, where a window counts as at least ten segments until the
+flow retransmits."""
+
+DYNAMIC = Shaper("dynamic", "class", (("mode", "dynamic"), ("rate", None)))
+"""The same with headroom (doubled in slow start), an unspaced first flight, a window of at least
+ten segments at all times, and the path's rate as a limit."""
+
 OVS_METERED = Shaper("Open vSwitch's meter", "ovs-meter")
 OVS_PACED = Shaper("paced by Open vSwitch", "ovs-class", (("limit_bytes", 32 << 20),))
 """Its limit is larger than the largest window, as is that of pacing_switch's FIFO."""
