@@ -4,9 +4,9 @@ Parser, P4 program, traffic manager and capture files take part, and the setting
 option `-i`. Packets must leave in the order of the vector and at its nanosecond, with its marks,
 and egress must see its queue depths. Drops are compared packet by packet, and by cause.
 
-`queue_vectors.p4` holds each packet, or chooses its queue, as the packet itself says. Committed
-vectors that need settings which `-i` lacks are for the traffic manager's own test; random ones get
-those of `-i` in their place.
+`queue_vectors.p4` sends each packet by a port, and holds it or chooses its queue, as the packet
+itself says. Committed vectors that need settings which `-i` lacks are for the traffic manager's own
+test; random ones get those of `-i` in their place.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import functools
 import json
 import struct
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,17 +23,26 @@ from typing import Any
 import pytest
 from aqm_model import FqCodelConfig, RedConfig
 from ip_frames import ipv4_header, ipv6_header
-from make_queue_vectors import AQMS, KINDS, QUEUES_DIR, QueueCase, queue_vector_text, random_case
+from make_queue_vectors import (
+    AQMS,
+    KINDS,
+    QUEUES_DIR,
+    QueueCase,
+    queue_vector_text,
+    random_case,
+    random_switch_case,
+    switch_vector_text,
+)
 from pacing_switch import TimedFrame
 from queueing_model import AqmConfig, QueueConfig
 from virtual_switch import REPOSITORY, Port, VirtualRun, run, statistics
 
 PROGRAM = str(REPOSITORY / "tests/virtual/programs/compiled/pacing_switch/queue_vectors")
 
-OUT, IN = 1, 2
+IN = 9
 
-SEEN = struct.Struct(">II4x")
-"""What egress writes: the packets in the queue when the packet came and when it had left."""
+SEEN = struct.Struct(">III")
+"""Egress writes the packets in the queue when the packet came and when it had left; the port."""
 
 WANTED = struct.Struct(">IBBQQI")
 """The packet's number and queue, and its class, departure, cost and allowance."""
@@ -100,6 +110,13 @@ def _committed() -> list[dict[str, Any]]:
     return [vector for vector in vectors if _has_words(vector)]
 
 
+def _with_buffers() -> list[dict[str, Any]]:
+    """Ports that share the buffer of the switch, in random cases."""
+    cases = (random_switch_case(f"shared-{seed}", seed, RANDOM_PACKETS) for seed in RANDOM_SEEDS)
+    with_words = (replace(case, ports=[_with_words(port) for port in case.ports]) for case in cases)
+    return [json.loads(switch_vector_text(case)) for case in with_words]
+
+
 VECTORS = _committed()
 
 
@@ -164,6 +181,8 @@ def _settings(vector: dict[str, Any]) -> str:
         words["rate"] = f"{vector['line_rate_bps']}bit"
     if vector["buffer_bytes"] is not None:
         words["buffer"] = str(vector["buffer_bytes"])
+    if vector.get("switch_buffer"):
+        words["buffer"] = "switch"
     for number, queue in enumerate(vector["queues"]):
         words |= {f"q{number}.{name}": value for name, value in _queue(queue).items()}
     return ",".join(f"{name}={value}" for name, value in words.items())
@@ -184,8 +203,8 @@ def _sources() -> dict[int, int]:
     return found
 
 
-def _frames(vector: dict[str, Any]) -> list[bytes]:
-    """The vector's packets. Every other one is IPv6, if no queue reads flows."""
+def _frames(vector: dict[str, Any], port: int) -> list[bytes]:
+    """The vector's packets, for this port. Every other one is IPv6, if no queue reads flows."""
     held = {number: tuple(hold) for number, *hold in vector.get("holds", ())}
     reads_flows = any("fqcodel" in (queue["aqm"] or {}) for queue in vector["queues"])
     frames = []
@@ -197,7 +216,7 @@ def _frames(vector: dict[str, Any]) -> list[bytes]:
             ip = b"\x86\xdd" + ipv6_header(tos)
         else:
             ip = b"\x08\x00" + ipv4_header(tos)
-        frame = bytearray(SEEN.size) + ip
+        frame = bytearray(SEEN.pack(0, 0, port)) + ip
         frame += bytes(length_bytes - len(frame))
         hold = held.get(number, (NOT_HELD, 0, 0, 0))
         WANTED.pack_into(frame, WANTED_AT, number, queue, *hold)
@@ -205,34 +224,48 @@ def _frames(vector: dict[str, Any]) -> list[bytes]:
     return frames
 
 
-def _replay(vector: dict[str, Any], folder: Path) -> None:
-    """Sends the packets of a vector through the switch, and compares what comes out."""
-    packets = vector["packets"]
-    came = _frames(vector)
-    arrivals = [TimedFrame(packet[0], one) for packet, one in zip(packets, came, strict=True)]
+def _replay(vectors: Sequence[dict[str, Any]], folder: Path, options: Sequence[str] = ()) -> None:
+    """Sends the packets of a vector for each port through the switch, and compares what leaves."""
+    arrivals = [
+        TimedFrame(packet[0], frame)
+        for port, vector in enumerate(vectors, start=1)
+        for packet, frame in zip(vector["packets"], _frames(vector, port), strict=True)
+    ]
+    ports = [Port(port, _settings(vector)) for port, vector in enumerate(vectors, start=1)]
     what = VirtualRun(
-        ports=[Port(OUT, _settings(vector)), Port(IN)], arrivals={IN: arrivals}, program=PROGRAM
+        ports=[*ports, Port(IN)],
+        # At the same instant, packets for the first port come first.
+        arrivals={IN: sorted(arrivals, key=lambda timed: timed.at_ns)},
+        program=PROGRAM,
+        options=options,
     )
-    sent = run(what, folder)[OUT]
+    sent = run(what, folder)
+    found = statistics(folder)["ports"]
+    assert isinstance(found, list)
+    for port, vector in enumerate(vectors, start=1):
+        _compare(vector, port, sent[port])
+        drops = Counter(cause for _, cause in vector["drops"])
+        assert found[port - 1]["drops"] == drops, vector["name"]
+
+
+def _compare(vector: dict[str, Any], port: int, sent: Sequence[TimedFrame]) -> None:
+    packets = vector["packets"]
     left = []
     for timed in sent:
         number, *_ = WANTED.unpack_from(timed.frame, WANTED_AT)
-        left.append([number, timed.at_ns, *SEEN.unpack_from(timed.frame)])
+        left.append([number, timed.at_ns, *SEEN.unpack_from(timed.frame)[:2]])
     assert left == [start[:4] for start in vector["starts"]], vector["name"]
 
     marked = {number for number, *_, mark in vector["starts"] if mark}
     with_marks = [
         [*of[:3], 3 if number in marked else of[3], *of[4:]] for number, of in enumerate(packets)
     ]
-    expected = _frames({**vector, "packets": with_marks})
+    expected = _frames({**vector, "packets": with_marks}, port)
     for timed, (number, *_) in zip(sent, left, strict=True):
         assert timed.frame[SEEN.size :] == expected[number][SEEN.size :], (vector["name"], number)
 
     dropped = {number for number, _ in vector["drops"]}
     assert dropped == set(range(len(packets))) - {number for number, *_ in left}
-    ports = statistics(folder)["ports"]
-    assert isinstance(ports, list)
-    assert ports[0]["drops"] == Counter(cause for _, cause in vector["drops"])
 
 
 def test_vectors_have_each_scheduler_held_packets_and_marks() -> None:
@@ -245,7 +278,7 @@ def test_vectors_have_each_scheduler_held_packets_and_marks() -> None:
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
 def test_vector_through_the_switch(vector: dict[str, Any], tmp_path: Path) -> None:
-    _replay(vector, tmp_path)
+    _replay([vector], tmp_path)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -255,4 +288,12 @@ def test_random_vectors_through_the_switch(kind: str, tmp_path: Path) -> None:
     if kind in AQMS:
         assert any(mark for vector in vectors for *_, mark in vector["starts"])
     for vector in vectors:
-        _replay(vector, tmp_path)
+        _replay([vector], tmp_path)
+
+
+def test_ports_that_share_the_buffer_of_the_switch(tmp_path: Path) -> None:
+    vectors = _with_buffers()
+    causes = {cause for of in vectors for port in of["ports"] for _, cause in port["drops"]}
+    assert "switch-buffer" in causes
+    for of in vectors:
+        _replay(of["ports"], tmp_path, ["--switch-buffer", str(of["switch_buffer_bytes"])])

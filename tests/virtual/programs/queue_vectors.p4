@@ -1,4 +1,5 @@
-// Does with each packet what a vector of egress queues says of it: holds it, or chooses its queue.
+// Does with each packet what a vector of egress queues says of it: sends it by a port, and holds it
+// or chooses its queue.
 // Egress writes what it sees of the packet's queue into the frame. The IP header, whose ECN field,
 // DSCP and addresses the queues read, is left alone.
 #include <core.p4>
@@ -13,7 +14,7 @@
 header seen_t {
     bit<32> enq_qdepth;
     bit<32> deq_qdepth;
-    bit<32> unused;
+    bit<32> port;
 }
 
 // The EtherType and the first bytes of the IP header, or all of IPv4's.
@@ -55,7 +56,7 @@ control VectorVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
 control VectorIngress(inout headers_t hdr, inout metadata_t meta,
                       inout standard_metadata_t standard_metadata) {
     apply {
-        standard_metadata.egress_spec = 1;
+        standard_metadata.egress_spec = (bit<9>) hdr.seen.port;
         if (hdr.wanted.class_id == NOT_HELD) {
             egress_queues.choose(hdr.wanted.queue);
         } else {
