@@ -48,13 +48,18 @@ class Collection:
 COLLECTIONS = (
     Collection(
         HERE,
-        ("pacer", "gtrcnet", "qos"),
+        ("pacer", "gtrcnet", "qos", "l4s"),
         {"pacing_switch": ["--emit-externs"], "bmv2": ["-DTARGET_BMV2"]},
     ),
     # Programs for the benchmark: plain v1model, the same for every target.
     Collection(HERE.parent / "tests" / "bench" / "programs", ("router",), {"v1model": []}),
     Collection(
         HERE.parent / "examples" / "queues", ("marker",), {"pacing_switch": ["--emit-externs"]}
+    ),
+    Collection(
+        HERE.parent / "tests" / "virtual" / "programs",
+        ("queue_vectors",),
+        {"pacing_switch": ["--emit-externs"]},
     ),
 )
 

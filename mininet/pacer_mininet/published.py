@@ -5,8 +5,8 @@ iperf, BIC TCP, a 500 Mbit/s path with an RTT of 200 ms and a drop-tail FIFO. Ho
 is not legible.
 """
 
-KIB = 1 << 10
-"""Bytes of a KB in the papers."""
+KIB, MIB = 1 << 10, 1 << 20
+"""Bytes of a KB and of an MB in the papers."""
 
 FIG_1_PACKETS_OF_A_TICK = 42
 """Packets of 1518 bytes that a timer of HZ 1000 lets go at once, at 500 Mbit/s."""

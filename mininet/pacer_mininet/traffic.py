@@ -11,6 +11,8 @@ from typing import Any
 BIN_NS = 500_000
 WINDOW_NS = 100_000_000
 NS_PER_S = 1_000_000_000
+MS = 1_000_000
+"""A millisecond, in ns."""
 
 MTU_FRAME_BYTES = 1518
 FCS_BYTES = 4

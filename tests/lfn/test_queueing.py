@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from pacer_mininet.experiments.network import network_key
+from pacer_mininet.experiments import claims, l4s
+from pacer_mininet.experiments.network import ScenarioTopo, network_key
 from pacer_mininet.experiments.queueing import Wait, discipline_of, waited
 from pacer_mininet.experiments.scenario import (
     BMV2_PACED,
@@ -55,6 +56,48 @@ def test_a_flow_without_a_tos_does_not_name_one() -> None:
     assert from_json(marked.to_json()) == marked
     with pytest.raises(ValueError, match="only UDP has a tos"):
         Scenario((Flow(tos=1),))
+
+
+def test_the_wire_of_an_l4s_sender_has_a_switch_that_sets_ect_1() -> None:
+    """It is before the edge, and only where the scenario names the sender."""
+    flows = (Flow(congestion_control="dctcp"), Flow(sender=2))
+    plain = Scenario(flows, queueing=CODEL)
+    marking = Scenario(flows, queueing=CODEL, l4s_senders=(1,))
+    assert "l4s_senders" not in json.loads(plain.to_json())
+    assert from_json(marking.to_json()) == marking
+    topo = ScenarioTopo(marking)
+    beside = {
+        name: {other for pair in topo.links() if name in pair for other in pair}
+        for name in topo.nodes()
+    }
+    assert beside["a1"] == {"a1", "l4s1"}
+    assert beside["l4s1"] == {"a1", "l4s1", "edge1"}
+    assert beside["a2"] == {"a2", "edge1"}
+    assert "l4s1" not in ScenarioTopo(plain).nodes()
+    with pytest.raises(ValueError, match=r"L4S senders \(3,\): senders of flows"):
+        Scenario(flows, l4s_senders=(3,))
+
+
+def test_the_expected_ratio_of_rates_is_that_of_rfc_9332() -> None:
+    """Appendix C.2: with a coupling factor of 2, Reno has as much as L4S at 25 ms."""
+    ms = 1_000_000
+    assert round(l4s.expected_ratio(0.5, 25 * ms), 2) == 0.98
+    assert round(l4s.expected_ratio(0.7, 25 * ms), 2) == 1.11
+    # The shorter the path, the more the classic queue counts.
+    assert round(l4s.expected_ratio(0.7, 10 * ms), 2) == 1.74
+
+
+def test_a_ratio_of_rates_is_measured_against_the_expected_one() -> None:
+    row = {
+        "row": "DCTCP beside Reno, 25 ms",
+        "column": "DualPI2",
+        "mode": "lab",
+        "published": {"rate_ratio": 1.0},
+        "values": {"rate_ratio": {"median": 1.2, "min": 1.2, "max": 1.2}},
+        "extra": False,
+    }
+    (checked,) = [one for one in claims.check("l4s-shares", [row]) if "RFC 9332" in one["claim"]]
+    assert (checked["worst"], checked["holds"]) == (20, False)
 
 
 def test_a_queue_is_at_a_switch_or_in_a_kernel() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from ip_frames import ipv4_header, ones_sum
 from pacing_switch import ProcessError, TimedFrame
 from virtual_switch import REPOSITORY, Port, VirtualRun, run, statistics
 
@@ -162,19 +163,10 @@ def ip_frames(
     dscp: int, ecn: int, count: int, gap_ns: int, source_port: int = 1
 ) -> list[TimedFrame]:
     """Frames of 514 bytes with headers of IPv4 and UDP."""
-    header = bytearray(
-        struct.pack(">BBHHHBBHII", 0x45, dscp << 2 | ecn, 500, 0, 0, 64, 17, 0, 1, 2)
-    )
-    struct.pack_into(">H", header, 10, 0xFFFF ^ ones_sum(bytes(header)))
+    header = ipv4_header(dscp << 2 | ecn, total_bytes=500, protocol=17)
     ports = struct.pack(">HH", source_port, 2)
-    frame = bytes(12) + b"\x08\x00" + bytes(header) + ports + bytes(476)
+    frame = bytes(12) + b"\x08\x00" + header + ports + bytes(476)
     return [TimedFrame(1_000_000 + number * gap_ns, frame) for number in range(count)]
-
-
-def ones_sum(header: bytes) -> int:
-    """The ones' complement sum of the 16-bit words."""
-    total: int = sum(struct.unpack(f">{len(header) // 2}H", header))
-    return (total & 0xFFFF) + (total >> 16)
 
 
 @dataclass(frozen=True)

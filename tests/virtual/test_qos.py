@@ -5,30 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from ip_frames import CE, ECT_0, ECT_1, NOT_ECT, frame, tcp, udp
 from pacing_switch import TimedFrame
-from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import ARP, Ether
-from scapy.packet import Packet, Raw
+from scapy.packet import Raw
 from virtual_switch import Port, VirtualRun, run
 
 EF, AF11 = 46, 10
-NOT_ECT, ECT_1, ECT_0, CE = range(4)
 MARK_FROM_PACKETS = 24
 PACKETS = 30
-
-
-def frame(transport: Packet, number: int, dscp: int = 0, ecn: int = NOT_ECT) -> bytes:
-    """A frame with correct checksums; `number` is its IP identification."""
-    ip = IP(src="10.0.0.1", dst="10.0.0.2", id=number, tos=dscp << 2 | ecn)
-    return bytes(Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / ip / transport)
-
-
-def tcp() -> Packet:
-    return TCP(sport=1, dport=2) / Raw(bytes(100))
-
-
-def udp() -> Packet:
-    return UDP(sport=1, dport=2) / Raw(bytes(100))
 
 
 def sent_by_port_2(frames: list[bytes], folder: Path) -> list[bytes]:

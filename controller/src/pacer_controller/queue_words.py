@@ -35,6 +35,7 @@ _PPM = 1_000_000
 
 _DISCIPLINES = ("strict", "drr", "wfq")
 _PACED = "paced"
+_EACH_ONCE = "each queue of the port is there once"
 _WORD = re.compile(r"[^{}+:]*")
 _NUMBER = re.compile(r"\+?[0-9]{1,20}", re.ASCII)
 _SCALED = re.compile(r"([0-9]{0,20})(?:\.([0-9]{0,20}))?([a-z]*)", re.ASCII)
@@ -320,7 +321,7 @@ def _check_flat(text: str, queues: int) -> None:
     for weight in weights:
         _check_weight(weight)
     if len(weights) != queues:
-        raise WordsError(f"{len(weights)} weights for {queues} queues")
+        raise WordsError(f"{len(weights)} weights for {queues} queues, one for each expected")
 
 
 def _check_leaves(seen: list[int], queues: int) -> None:
@@ -330,8 +331,8 @@ def _check_leaves(seen: list[int], queues: int) -> None:
         if queue >= queues:
             raise WordsError(f"q{queue}: the port has queues 0 to {queues - 1}")
         if queue in known:
-            raise WordsError(f"q{queue} is in the tree twice")
+            raise WordsError(f"q{queue} is in the tree twice; {_EACH_ONCE}")
         known.add(queue)
     for queue in range(queues):
         if queue not in known:
-            raise WordsError(f"q{queue} is not in the tree")
+            raise WordsError(f"q{queue} is not in the tree; {_EACH_ONCE}")

@@ -5,8 +5,7 @@ from typing import Any
 
 from pacer_mininet.experiments.experiment import Cell, Experiment
 from pacer_mininet.experiments.scenario import Flow, Queueing, Scenario
-from pacer_mininet.experiments.takano import MS
-from pacer_mininet.traffic import MTU_FRAME_BYTES
+from pacer_mininet.traffic import MS, MTU_FRAME_BYTES
 
 FIFO_BYTES = 10_000 * MTU_FRAME_BYTES
 """More than the window of any flow here."""
@@ -29,7 +28,7 @@ LONG_ROW = "500 Mbit/s, 200 ms, 1 flow"
 FLOWS = 4
 
 
-def _queues_of(name: str) -> list[Queueing]:
+def queues_of(name: str) -> list[Queueing]:
     """Return a discipline at the switch, and in the kernel if that has it."""
     management, discipline = DISCIPLINES[name]
     found = []
@@ -44,7 +43,7 @@ def _cells(row: str, names: Iterable[str], flows: int, **path: Any) -> list[Cell
     """Return a row with each discipline where it is to be had."""
     cells = []
     for name in names:
-        for queueing in _queues_of(name):
+        for queueing in queues_of(name):
             scenario = Scenario(
                 (Flow(congestion_control="cubic", streams=flows),),
                 fifo_bytes=FIFO_BYTES,
@@ -89,43 +88,5 @@ def aqm() -> Experiment:
             "Each FQ-CoDel has a hash of its own, which decides the order of the flows.",
             "Linux 6.1 has no DualPI2, and the switch no CAKE. CUBIC is in DualPI2's classic "
             "queue, whose target is 15 ms. CAKE's own shaper is off: HTB has the rate.",
-        ),
-    )
-
-
-LOW_LATENCY_BPS = 10_000_000
-ECT_1 = 1
-
-
-def l4s() -> Experiment:
-    """Packets of L4S beside classic traffic, in a queue that tells them apart and in others."""
-    flows = (
-        Flow(udp_bps=LOW_LATENCY_BPS, tos=ECT_1),
-        Flow(congestion_control="cubic", streams=FLOWS),
-    )
-    cells = [
-        Cell(
-            "UDP with ECT(1) beside 4 CUBIC",
-            name,
-            Scenario(flows, fifo_bytes=FIFO_BYTES, queueing=_queues_of(name)[0], ecn=True, **SHORT),
-            seeds=(1,),
-        )
-        for name in ("DualPI2", "CoDel", "FQ-CoDel")
-    ]
-    return Experiment(
-        name="l4s",
-        title="L4S beside classic traffic: 100 Mbit/s, 20 ms, ECN",
-        metrics=(
-            *("goodput", "first_sojourn_median", "first_sojourn_p99"),
-            *("last_sojourn_median", "last_sojourn_p99", "queue_drops", "queue_marks"),
-        ),
-        cells=tuple(cells),
-        differs=(
-            "RFC 9332 gives no figures of its own. It expects packets of the low latency queue to "
-            "wait for about a millisecond.",
-            "The first flow is UDP of 10 Mbit/s with ECT(1), which does not slow down. The second "
-            "one is four connections of CUBIC; the goodput is theirs.",
-            "No congestion control of Linux 6.1 sends ECT(1): its DCTCP sends ECT(0), which is "
-            "classic traffic. So the shares of scalable and classic flows are not measured.",
         ),
     )

@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Iterable
 
 from pacer_mininet.experiments.experiment import (
+    FAR_SECONDS,
+    SECONDS,
     Cell,
     Experiment,
     beside,
@@ -11,23 +13,18 @@ from pacer_mininet.experiments.experiment import (
     one_flow,
 )
 from pacer_mininet.experiments.scenario import (
+    DYNAMIC,
     FQ,
     PACED,
+    PSPD,
     UNPACED,
     Flow,
     Scenario,
     Shaper,
     buffer_for,
 )
-from pacer_mininet.experiments.takano import (
-    DYNAMIC,
-    FAR_SECONDS,
-    MIB,
-    MS,
-    PSPD,
-    SECONDS,
-)
-from pacer_mininet.published import KIB
+from pacer_mininet.published import KIB, MIB
+from pacer_mininet.traffic import MS
 
 LONG_DELAYS_MS = (25, 50, 100, 150)
 """One way: the delays of the IPG sweep at which dynamic spacing is claimed to win."""

@@ -2,8 +2,9 @@
 
 from pacer_mininet.experiments.experiment import Cell, Experiment
 from pacer_mininet.experiments.scenario import FQ, PACED, TBF, UNPACED, Flow, Scenario
-from pacer_mininet.experiments.takano import MS, TICK_DRIVEN_TBF, path_of_table_5
+from pacer_mininet.experiments.takano import TICK_DRIVEN_TBF, path_of_table_5
 from pacer_mininet.published import KIB
+from pacer_mininet.traffic import MS
 from pacer_mininet.units import format_size
 
 FIFOS = (16 * KIB, 64 * KIB, 256 * KIB, 1024 * KIB)

@@ -43,6 +43,7 @@ from pacer_mininet.experiments.claim_values import (
 )
 from pacer_mininet.experiments.findings import ABOVE_25_MS_RTT_NS
 from pacer_mininet.experiments.following import LINE_AT_ONCE, LINE_STEP_BY_STEP
+from pacer_mininet.experiments.l4s import DUALPI2
 from pacer_mininet.experiments.schedulers import SCHEDULERS
 from pacer_mininet.experiments.tutorials import (
     BELOW_ITS_WEIGHT,
@@ -542,6 +543,23 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             "DualPI2: p99 of the sojourn with ECT(1), ms",
             figures("first_sojourn_p99", "max", "DualPI2"),
             *("at most", 1, 2),
+        ),
+    ),
+    "l4s-shares": (
+        Claim(
+            "DualPI2: rates of DCTCP and a classic flow, ratio off that of RFC 9332, %",
+            off_published("rate_ratio", DUALPI2),
+            *("at most", 15, 1),
+        ),
+        Claim(
+            "DualPI2: median of the sojourn with ECT(1), ms",
+            figures("first_sojourn_median", "max", DUALPI2),
+            *("at most", 1, 2),
+        ),
+        Claim(
+            "FQ-CoDel: ratio off 1, %",
+            off_published("rate_ratio", "FQ-CoDel"),
+            *("at most", 10, 1),
         ),
     ),
     "schedulers": tuple(

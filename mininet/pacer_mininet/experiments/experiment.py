@@ -9,6 +9,10 @@ from typing import Any
 from pacer_mininet.experiments.scenario import UNPACED, Flow, Scenario, Shaper
 from pacer_mininet.traffic import MTU_FRAME_BYTES
 
+SECONDS, LONG_SECONDS, FAR_SECONDS = 16, 24, 12
+"""Lengths of runs. They have room for slow start (two seconds where packets are paced) and a steady
+state."""
+
 QUICK_SECONDS = 3
 QUICK_CELLS = 3
 QUICK_FLOWS = 8

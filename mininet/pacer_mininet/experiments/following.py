@@ -4,6 +4,7 @@ import dataclasses
 
 from pacer_mininet.experiments.experiment import Cell, Experiment
 from pacer_mininet.experiments.scenario import (
+    DYNAMIC,
     FQ,
     PACED,
     UDP_FRAME_BYTES,
@@ -13,8 +14,8 @@ from pacer_mininet.experiments.scenario import (
     Scenario,
     Shaper,
 )
-from pacer_mininet.experiments.takano import DYNAMIC, MS
 from pacer_mininet.published import KIB
+from pacer_mininet.traffic import MS
 
 RATE_BPS = 200_000_000
 RTT_NS = 100 * MS

@@ -233,6 +233,12 @@ def _of_flow(flow: int, key: str, unit: float) -> Callable[[Result], float | Non
     return value
 
 
+def _rate_ratio(result: Result) -> float | None:
+    """Return the first flow's rate behind the queue under test over the last flow's."""
+    first, last = (result["queueing"]["flows"][flow]["rate_bps"] for _, flow in PLACES)
+    return float(first / last) if last else None
+
+
 def _loss_share(result: Result) -> float:
     lost = result["bottleneck_drops"]
     return float(100 * lost / max(1, result["wan"]["packets_1500"]))
@@ -363,6 +369,7 @@ METRICS: dict[str, Metric] = {
         )
         for name, flow in PLACES
     },
+    "rate_ratio": Metric("first flow's rate / last flow's", _rate_ratio, 2),
     "sojourn_max": Metric("longest sojourn, ms", _queue("wait_max_us", 1e3), 3),
     "queue_drops": Metric("dropped by the queue", _queue("drops"), 0),
     "queue_marks": Metric("marked CE", _queue("marks"), 0),

@@ -1,7 +1,8 @@
 """Builds the network of a scenario: senders, one or two edges, the measuring bottleneck, receivers.
 
-a1..an --- edge1 (--- join) --- wan (--- far) (--- out) --- b1..bm
+a1..an (--- l4s1..n) --- edge1 (--- join) --- wan (--- far) (--- out) --- b1..bm
 
+l4s    l4s.p4, on the wires of the senders that the scenario names: gives their packets ECT(1).
 edge   pacer.p4: paces the scenario's classes; the FIFO of its line holds any window. Stock BMv2 has
        neither lines nor FIFOs.
 join   pacer.p4 without classes, if there are two edges.
@@ -107,6 +108,11 @@ def departures_at_edge(scenario: Scenario) -> str:
     return departures_here() if has_one_connection(scenario) else "switch"
 
 
+def _compiled(program: str) -> str:
+    """Return the path of a compiled program for pacing_switch."""
+    return str(paths.COMPILED / "pacing_switch" / f"{program}.json")
+
+
 class ScenarioTopo(Topo):  # type: ignore[misc] # mininet has no types
     """The network of one scenario."""
 
@@ -137,6 +143,8 @@ class ScenarioTopo(Topo):  # type: ignore[misc] # mininet has no types
             if extra_ns:
                 back["delay"] = f"{extra_ns}ns"
             edge = edges[edge_of(scenario, number) - 1]
+            if number in scenario.l4s_senders:
+                host = self._with_ect_1(host, number, back["ring"])
             self.addLink(host, edge, params2={} if plain else back)
         before = edges[0]
         if len(edges) > 1:
@@ -164,6 +172,12 @@ class ScenarioTopo(Topo):  # type: ignore[misc] # mininet has no types
             host = self.addHost("b1", cls=LfnHost)
             self.addLink(last, host, port1=port, params1=settings)
 
+    def _with_ect_1(self, host: str, number: int, ring: object) -> str:
+        """Add the switch on a sender's wire that gives its packets ECT(1); return it."""
+        switch: str = self.addSwitch(f"l4s{number}", spin="0ns", program=_compiled("l4s"))
+        self.addLink(host, switch, port2=WIRE_IN, params2={"ring": ring})
+        return switch
+
     def _queue_under_test(
         self, wan: str, scenario: Scenario, wire: dict[str, str]
     ) -> tuple[str, dict[str, str]]:
@@ -176,7 +190,7 @@ class ScenarioTopo(Topo):  # type: ignore[misc] # mininet has no types
         rate = format_rate(scenario.rate_bps)
         program = scenario.queueing.program
         if program not in PacingSwitch.programs:
-            program = str(paths.COMPILED / "pacing_switch" / f"{program}.json")
+            program = _compiled(program)
         switch: str = self.addSwitch(NODE, spin="0ns", program=program, bottleneck=rate)
         self.addLink(wan, switch, port1=WIRE_OUT, port2=WIRE_IN, params1=dict(wire))
         line = {"rate": rate, "counts": "layer2", "fifo": str(scenario.fifo_bytes)}

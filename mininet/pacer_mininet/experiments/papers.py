@@ -195,6 +195,13 @@ FIGURES: dict[str, dict[str, Figures]] = {
             *("first_sojourn_median", "first_sojourn_p99"),
         ),
     },
+    "l4s-shares": {
+        "L4S beside classic traffic": (
+            *_cells("DCTCP beside CUBIC, 25 ms", ["DualPI2"], "rate_ratio"),
+            *_cells("DCTCP beside CUBIC, 10 ms", ["DualPI2"], "rate_ratio"),
+            *_cells("DCTCP beside Reno, 25 ms", ["DualPI2"], "rate_ratio"),
+        ),
+    },
 }
 """The figures of rows, by experiment and by the row's cell "what"."""
 

@@ -109,6 +109,14 @@ PACED = Shaper("paced", "class", (("mode", "static"),))
 ONE_CLASS = Shaper("one class at the edge", "class", (("mode", "static"),), together=True)
 """All senders in one class at the bottleneck's rate: the edge knows of them all."""
 
+PSPD = Shaper("PSPD", "class", (("mode", "pspd"), ("rate", None)))
+"""The talk's dynamic pacing: window / RTT, where a window counts as at least ten segments until the
+flow retransmits."""
+
+DYNAMIC = Shaper("dynamic", "class", (("mode", "dynamic"), ("rate", None)))
+"""The same with headroom (doubled in slow start), an unspaced first flight, a window of at least
+ten segments at all times, and the path's rate as a limit."""
+
 OVS_METERED = Shaper("Open vSwitch's meter", "ovs-meter")
 OVS_PACED = Shaper("paced by Open vSwitch", "ovs-class", (("limit_bytes", 32 << 20),))
 """Its limit is larger than the largest window, as is that of pacing_switch's FIFO."""
@@ -198,6 +206,8 @@ class Scenario:
             controller (`queues`, `scheduler`); empty: the port has its FIFO.
         rate_steps: changes of the bottleneck's rate towards the receivers: the time in ms since the
             run's start, and the rate from then on.
+        l4s_senders: numbers of senders whose packets get ECT(1) in place of ECT(0), by l4s.p4 on
+            their wires.
         seed: the seed of all random numbers; it also shifts the start of each flow by a few us.
 
     Raises ValueError for a value out of range.
@@ -223,6 +233,7 @@ class Scenario:
     queueing: Queueing | None = None
     edge_queues: tuple[tuple[str, Any], ...] = ()
     rate_steps: tuple[tuple[int, int], ...] = ()
+    l4s_senders: tuple[int, ...] = ()
     seed: int = LAB_SEED
 
     def __post_init__(self) -> None:
@@ -238,6 +249,8 @@ class Scenario:
             raise ValueError(f"queue at {self.queueing.at!r}: not {' or '.join(QUEUE_PLACES)}")
         if self.queueing is not None and (self.far or self.receivers > 1):
             raise ValueError("a queue under test has one receiver right behind it")
+        if not set(self.l4s_senders) <= {flow.sender for flow in self.flows}:
+            raise ValueError(f"L4S senders {self.l4s_senders}: senders of flows")
         self._check_steps()
         self._check_edges()
         for flow in self.flows:
@@ -318,7 +331,7 @@ class Scenario:
         # Results of other runs keep their keys.
         if self.queueing is None:
             del given["queueing"]
-        for name in ("edge_queues", "rate_steps"):
+        for name in ("edge_queues", "rate_steps", "l4s_senders"):
             if not given[name]:
                 del given[name]
         for flow in given["flows"]:
@@ -336,12 +349,14 @@ def from_json(text: str) -> Scenario:
         queueing = _queueing(given.pop("queueing", None))
         at_edge = _settings(given.pop("edge_queues", ()))
         steps = tuple((at_ms, bps) for at_ms, bps in given.pop("rate_steps", ()))
+        l4s = tuple(given.pop("l4s_senders", ()))
         return Scenario(
             flows=flows,
             extra_rtt_ns=extra,
             queueing=queueing,
             edge_queues=at_edge,
             rate_steps=steps,
+            l4s_senders=l4s,
             **given,
         )
     except (TypeError, KeyError, AttributeError) as error:

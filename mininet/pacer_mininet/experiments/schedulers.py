@@ -2,8 +2,7 @@
 
 from pacer_mininet.experiments.experiment import SAME_SEEDS, Cell, Experiment
 from pacer_mininet.experiments.scenario import FQ, PACED, UNPACED, Flow, Scenario, Shaper
-from pacer_mininet.experiments.takano import MS
-from pacer_mininet.traffic import MTU_FRAME_BYTES, MTU_WIRE_BYTES
+from pacer_mininet.traffic import MS, MTU_FRAME_BYTES, MTU_WIRE_BYTES
 from pacer_mininet.units import format_rate
 
 LINE_BPS = 100_000_000

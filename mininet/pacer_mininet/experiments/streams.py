@@ -12,9 +12,9 @@ from pacer_mininet.experiments.scenario import (
     Scenario,
     Shaper,
 )
-from pacer_mininet.experiments.takano import MS
 from pacer_mininet.experiments.tokyo import BWC_BPS, BWC_BUFFER_BYTES, BWC_NODES, NODES_RTT_MS
 from pacer_mininet.published import KIB
+from pacer_mininet.traffic import MS
 
 SECONDS = 90
 """Longer than any transfer takes."""

@@ -7,31 +7,35 @@ Takano et al., IPSJ Transactions on Advanced Computing Systems, Vol. 47, SIG 7 (
 import dataclasses
 import functools
 
-from pacer_mininet.experiments.experiment import Cell, Experiment, beside, one_flow
+from pacer_mininet.experiments.experiment import (
+    FAR_SECONDS,
+    LONG_SECONDS,
+    SECONDS,
+    Cell,
+    Experiment,
+    beside,
+    one_flow,
+)
 from pacer_mininet.experiments.scenario import (
+    DYNAMIC,
     FQ,
     PACED,
+    PSPD,
     TBF,
     UNPACED,
     Flow,
     Scenario,
     Shaper,
 )
-from pacer_mininet.published import KIB, TABLE_5, table_5, table_5_doubts
-from pacer_mininet.traffic import FCS_BYTES, GOODPUT_SHARE_OF_LINE, MTU_FRAME_BYTES
+from pacer_mininet.published import KIB, MIB, TABLE_5, table_5, table_5_doubts
+from pacer_mininet.traffic import FCS_BYTES, GOODPUT_SHARE_OF_LINE, MS, MTU_FRAME_BYTES
 from pacer_mininet.units import format_size
 
-MIB = 1 << 20
-MS = 1_000_000
 IPSJ = "Takano et al., IPSJ Vol. 47 SIG 7 (ACS 14)"
 
 MINUTE_SECONDS = 60
 """The published runs of the talk and of the burstiness table. Other durations are not legible."""
 
-# Long enough for slow start (two seconds where packets are paced) and a steady state.
-SECONDS = 16
-LONG_SECONDS = 24
-FAR_SECONDS = 12
 ACK_CLOCKING_SECONDS = 4
 
 LINUX_2_6_SSTHRESH = 100
@@ -41,14 +45,6 @@ setting: it was part of `tcp_input.c`, with `tcp_bic_low_window` and `tcp_bic_be
 
 TODAYS = ("cubic", "reno", "bbr")
 """Congestion controls of today, measured beside the papers'."""
-
-PSPD = Shaper("PSPD", "class", (("mode", "pspd"), ("rate", None)))
-"""The talk's dynamic pacing: window / RTT, where a window counts as at least ten segments until the
-flow retransmits."""
-
-DYNAMIC = Shaper("dynamic", "class", (("mode", "dynamic"), ("rate", None)))
-"""The same with headroom (doubled in slow start), an unspaced first flight, a window of at least
-ten segments at all times, and the path's rate as a limit."""
 
 TBF_HZ = 1000
 """The tick of IPSJ Fig. 1(b)."""

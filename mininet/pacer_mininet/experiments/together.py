@@ -9,10 +9,18 @@ from pacer_mininet.experiments.experiment import (
     Experiment,
     many_flows,
 )
-from pacer_mininet.experiments.scenario import FQ, PACED, UNPACED, Flow, Scenario, Shaper
-from pacer_mininet.experiments.takano import DYNAMIC, MS, PSPD
+from pacer_mininet.experiments.scenario import (
+    DYNAMIC,
+    FQ,
+    PACED,
+    PSPD,
+    UNPACED,
+    Flow,
+    Scenario,
+    Shaper,
+)
 from pacer_mininet.published import KIB
-from pacer_mininet.traffic import MTU_FRAME_BYTES
+from pacer_mininet.traffic import MS, MTU_FRAME_BYTES
 
 FLOWS = (2, 4, 8, 16, 32, 64)
 RATE_BPS = 100_000_000

@@ -4,6 +4,8 @@ import dataclasses
 
 from pacer_mininet.experiments.experiment import (
     CHANCE_SEEDS,
+    FAR_SECONDS,
+    SECONDS,
     WIRE_SEEDS,
     Cell,
     Experiment,
@@ -12,26 +14,20 @@ from pacer_mininet.experiments.experiment import (
     one_flow,
 )
 from pacer_mininet.experiments.scenario import (
+    DYNAMIC,
     FQ,
     PACED,
+    PSPD,
     UNPACED,
     Flow,
     Scenario,
     Shaper,
     buffer_for,
 )
-from pacer_mininet.experiments.takano import (
-    DYNAMIC,
-    FAR_SECONDS,
-    MIB,
-    MS,
-    PSPD,
-    PUBLISHED_SENDERS,
-    SECONDS,
-)
-from pacer_mininet.published import KIB
+from pacer_mininet.experiments.takano import PUBLISHED_SENDERS
+from pacer_mininet.published import KIB, MIB
 from pacer_mininet.settings import SOCKET_BUFFER_BYTES
-from pacer_mininet.traffic import MTU_FRAME_BYTES
+from pacer_mininet.traffic import MS, MTU_FRAME_BYTES
 
 SOURCE = "Data Reservoir, University of Tokyo"
 DELAYS_MS = (2, 10, 25, 50, 100, 150)

@@ -7,8 +7,7 @@ from typing import Any
 
 from pacer_mininet.experiments.experiment import SAME_SEEDS, Cell, Experiment
 from pacer_mininet.experiments.scenario import Flow, Queueing, Scenario
-from pacer_mininet.experiments.takano import MS
-from pacer_mininet.traffic import MTU_FRAME_BYTES
+from pacer_mininet.traffic import MS, MTU_FRAME_BYTES
 
 PROGRAM = "qos"
 LINE_BPS = 100_000_000

@@ -53,6 +53,15 @@ def check(pacer: Pacer) -> None:
     assert "SOJOURN P50/P99 BELOW" in shown
     assert "port 1 of switch 's1' has no egress queues" in pacer.refused("queue s1 1", 2)
     assert "the name is empty" in pacer.refused(("queue", ""), 2)
+    for words, said in (
+        ("queues=2,scheduler=wfq{q0}", "q1 is not in the tree; each queue of the port is there"),
+        ("queues=2,scheduler=drr:1:0", "weight 0 is not between 1 and 65536"),
+        ("q3.fifo=9KB", "queue 3: the port has queues 0 to 2"),
+        ("q0.rate=2gbit", "queue 0: 2Gbit is above the line rate, 1Gbit"),
+    ):
+        error = pacer.refused(f"queue set s1 2 {words}", 1)
+        assert said in error
+        assert ": want " in error
     # The screen of `pacer top` in a terminal.
     screen = Screen("")
     screen.take(pacer.json("top s1 -n 1"))

@@ -370,7 +370,7 @@ mod tests {
             (&[("scheduler", "fair")], "'fair' is not strict, drr"),
             (
                 &[("queues", "2"), ("scheduler", "wfq:1")],
-                "1 weights for 2 queues",
+                "1 weights for 2 queues, one for each expected",
             ),
             (
                 &[("queues", "2"), ("scheduler", "drr:1:0")],
@@ -378,11 +378,11 @@ mod tests {
             ),
             (
                 &[("queues", "3"), ("scheduler", "strict{q0+q2}")],
-                "queue 1 is not in the scheduler",
+                "queue 1 is not in the scheduler; each queue of the port is there once",
             ),
             (
                 &[("queues", "2"), ("scheduler", "wfq{q0+q1+q0}")],
-                "queue 0 is in the scheduler twice",
+                "queue 0 is in the scheduler twice; each queue of the port is there once",
             ),
             (
                 &[("queues", "1"), ("scheduler", "wfq{q0+paced+paced}")],

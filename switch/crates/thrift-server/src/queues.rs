@@ -41,7 +41,7 @@ fn count_of(switch: &Switch, port: u16) -> usize {
 /// many as the port with the most.
 ///
 /// # Errors
-/// The port has no such queue: the text says which it has.
+/// The port has no such queue: the text says which it has. Or the setting does not fit its others.
 pub(crate) fn set(
     switch: &mut Switch,
     port: Option<i32>,
@@ -66,9 +66,8 @@ pub(crate) fn set(
         for at in (0..count).filter(|at| queue.is_none_or(|queue| queue == *at)) {
             setting.of_queue(queues.of.entry(at).or_default());
         }
-        if let Err(error) = switch.set_queues(number, Some(queues)) {
-            tracing::warn!(port = number, %error, "a queue's setting is refused");
-        }
+        let changed = switch.set_queues(number, Some(queues));
+        changed.map_err(|error| format!("port {number}: {error}"))?;
     }
     Ok(())
 }

@@ -145,7 +145,10 @@ impl fmt::Display for QueueingError {
         match self {
             Self::Queues(given) => write!(f, "{given} queues; a port has 1 to {QUEUES_MAX}"),
             Self::Weights { given, queues } => {
-                write!(f, "{given} weights for {queues} queues")
+                write!(
+                    f,
+                    "{given} weights for {queues} queues, one for each expected"
+                )
             }
             Self::Weight { queue, weight } => write!(
                 f,
@@ -160,8 +163,14 @@ impl fmt::Display for QueueingError {
                 f,
                 "scheduler node {node}: weight {weight} is not between 1 and {WEIGHT_MAX}"
             ),
-            Self::QueueMissing { queue } => write!(f, "queue {queue} is not in the scheduler"),
-            Self::QueueTwice { queue } => write!(f, "queue {queue} is in the scheduler twice"),
+            Self::QueueMissing { queue } => write!(
+                f,
+                "queue {queue} is not in the scheduler; each queue of the port is there once"
+            ),
+            Self::QueueTwice { queue } => write!(
+                f,
+                "queue {queue} is in the scheduler twice; each queue of the port is there once"
+            ),
             Self::NoSuchQueue { queue, queues } => write!(
                 f,
                 "the scheduler has queue {queue}; the port has queues 0 to {}",

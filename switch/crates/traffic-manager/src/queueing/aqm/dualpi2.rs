@@ -11,11 +11,11 @@
 
 use std::collections::VecDeque;
 
+use super::pi::{Gains, seconds};
 use crate::queueing::item::Item;
 
-const NS_PER_S: f64 = 1e9;
-/// RTT_max, in seconds.
-const RTT_MAX_S: f64 = 0.1;
+/// RTT_max.
+const RTT_MAX_NS: u64 = 100_000_000;
 /// The coupling factor k.
 const COUPLING: f64 = 2.0;
 /// p_Cmax: from here on ECN-capable classic packets are dropped, too.
@@ -49,7 +49,7 @@ impl DualPi2Config {
 
     /// Tupdate: min(target, RTT_max / 3).
     fn update_ns(&self) -> u64 {
-        self.target_ns.min((RTT_MAX_S / 3.0 * NS_PER_S) as u64)
+        self.target_ns.min(RTT_MAX_NS / 3)
     }
 }
 
@@ -132,14 +132,13 @@ impl DualPi2 {
 
     /// `dualpi2_update`, at an instant.
     fn update(&mut self, at_ns: u64) {
-        let seconds = |ns: u64| ns as f64 / NS_PER_S;
-        let update_s = seconds(self.config.update_ns());
-        let alpha = 0.1 * update_s / (RTT_MAX_S * RTT_MAX_S);
-        let beta = 0.3 / RTT_MAX_S;
+        let rtt_max_s = seconds(RTT_MAX_NS);
+        let gains = Gains {
+            alpha: 0.1 * seconds(self.config.update_ns()) / (rtt_max_s * rtt_max_s),
+            beta: 0.3 / rtt_max_s,
+        };
         let delay_ns = self.delay_ns(at_ns);
-        let (delay, previous) = (seconds(delay_ns), seconds(self.previous_ns));
-        let target = seconds(self.config.target_ns);
-        let change = alpha * (delay - target) + beta * (delay - previous);
+        let change = gains.change(delay_ns, self.previous_ns, self.config.target_ns);
         self.base = (self.base + change).clamp(0.0, 1.0);
         self.previous_ns = delay_ns;
     }

@@ -8,6 +8,7 @@ mod codel;
 mod dualpi2;
 mod fq_codel;
 mod packets;
+mod pi;
 mod pie;
 mod random;
 mod red;

@@ -6,19 +6,20 @@
 //! parts is here but ECN (section 5.1) and the cap of a
 //! step up (section 5.5).
 
+use super::pi::Gains;
 use super::random::Random;
 use super::verdict::{Arriving, Leaving, Verdict};
 
 /// T_UPDATE.
 const UPDATE_NS: u64 = 15_000_000;
-const NS_PER_S: f64 = 1e9;
 /// MEAN_PKTSIZE.
 const MEAN_PACKET_BYTES: u64 = 1_024;
 /// MAX_BURST.
 const BURST_NS: u64 = 150_000_000;
-/// alpha and beta, in 1/s.
-const ALPHA: f64 = 0.125;
-const BETA: f64 = 1.25;
+const GAINS: Gains = Gains {
+    alpha: 0.125,
+    beta: 1.25,
+};
 /// Above this probability, packets are dropped that could be marked.
 const MARK_MAX: f64 = 0.1;
 
@@ -59,9 +60,7 @@ impl Pie {
 
     /// `calculate_drop_prob`.
     fn update(&mut self) {
-        let seconds = |ns: u64| ns as f64 / NS_PER_S;
-        let (delay, old) = (seconds(self.delay_ns), seconds(self.old_delay_ns));
-        let mut p = ALPHA * (delay - seconds(self.config.target_ns)) + BETA * (delay - old);
+        let mut p = GAINS.change(self.delay_ns, self.old_delay_ns, self.config.target_ns);
         let probability = self.drop_probability;
         p /= match probability {
             _ if probability < 0.000_001 => 2_048.0,
