@@ -40,15 +40,18 @@ def end_of_wire(interface: str, protocol: int) -> socket.socket:
 
 
 @contextlib.contextmanager
-def running_switch(stats: Path) -> Iterator[tuple[int, socket.socket, socket.socket]]:
-    """Run a switch with eight queues; return its Thrift port, a sender and the receiver.
+def running_switch(
+    stats: Path, *further: str
+) -> Iterator[tuple[int, socket.socket, socket.socket]]:
+    """Run a switch with eight queues and further options; return its Thrift port, a sender and the
+    receiver.
 
     The stubs are beside the file of statistics, which has them when the switch has ended.
     """
     generate(stats.parent)
     make_wires([("t1", "s1"), ("t2", "s2")])
     near, far = end_of_wire("t2", ETHER_TYPE), end_of_wire("t1", ALL_PROTOCOLS)
-    options = ["--priority-queues", "8", "--thrift-port", "0", "--stats-file", str(stats)]
+    options = ["--priority-queues", "8", "--thrift-port", "0", "--stats-file", str(stats), *further]
     with Switch(PROGRAM, {1: "s1", 2: "s2"}, options=options, binary=binary()) as switch:
         line = switch.wait_for_line(": Thrift at ")
         yield int(line.rpartition(":")[2]), near, far

@@ -7,7 +7,9 @@ the rate is set. The queue has room for those packets and no more, so that one m
 of a higher priority does not wait for them.
 
 Prints one JSON object: what egress wrote into the frames of the queue, in the order in which they
-left, the priorities of all in this order, the rate, and the packets that each queue dropped.
+left, the priorities of all in this order, the rate, and the packets that each queue dropped. The frames
+are those of the switch's capture: egress writes over the Ethernet type, and a receiving kernel takes
+what looks like a VLAN tag out of a frame.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import struct
 import sys
 from pathlib import Path
 
+from pacing_switch import read_capture
 from queues_on_wires import drops_of, frame, running_switch
 from stubs import connected
 
@@ -28,26 +31,29 @@ FIELDS = ("enq_qdepth", "deq_qdepth", "enq_timestamp", "deq_timedelta")
 _FIELDS = struct.Struct(">4I")
 
 
-def fields_of(received: bytes) -> dict[str, int]:
+def fields_of(sent: bytes) -> dict[str, int]:
     """What egress wrote into a frame."""
-    return dict(zip(FIELDS, _FIELDS.unpack_from(received, 1), strict=True))
+    return dict(zip(FIELDS, _FIELDS.unpack_from(sent, 1), strict=True))
 
 
 def main() -> None:
     """Send the packet before, the others, one too many, and one of a higher priority."""
-    stats = Path(sys.argv[1]) / "stats.json"
-    with running_switch(stats) as (port, near, far):
+    folder = Path(sys.argv[1])
+    stats = folder / "stats.json"
+    with running_switch(stats, "--pcap", str(folder)) as (port, near, far):
         with connected(port) as clients:
             clients.simple_switch.set_all_egress_queue_rates(RATE_PPS)
             clients.simple_switch.set_egress_priority_queue_depth(1, SLOW, PACKETS)
         near.send(frame(SLOW))
-        received = [far.recv(2048)]
+        far.recv(2048)
         for priority in (*(SLOW,) * (PACKETS + 1), HIGH):
             near.send(frame(priority))
-        received += [far.recv(2048) for _ in range(PACKETS + 1)]
+        for _ in range(PACKETS + 1):
+            far.recv(2048)
+    sent = [timed.frame for timed in read_capture(folder / "s1_out.pcap")]
     told = {
-        "slow": [fields_of(each) for each in received if each[0] == SLOW],
-        "order": [each[0] for each in received],
+        "slow": [fields_of(each) for each in sent if each[0] == SLOW],
+        "order": [each[0] for each in sent],
         "rate_pps": RATE_PPS,
         "drops": drops_of(stats),
     }
