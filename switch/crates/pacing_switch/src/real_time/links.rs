@@ -61,24 +61,6 @@ impl Capture {
     }
 }
 
-/// Arrival times that never decrease.
-#[derive(Default)]
-struct Arrivals {
-    last_ns: u64,
-}
-
-impl Arrivals {
-    /// The arrival time of the frame that is taken next, from its stamp.
-    ///
-    /// A stamp is of another clock and is converted to within some nanoseconds, so it may be ahead of
-    /// `now_ns`. And it may be behind the stamp of the frame before: the kernel gives a frame its place
-    /// in the ring first and its stamp later, and an interrupt may come between.
-    fn next_ns(&mut self, stamp_ns: u64, now_ns: u64) -> u64 {
-        self.last_ns = stamp_ns.max(self.last_ns).min(now_ns);
-        self.last_ns
-    }
-}
-
 /// The links of a switch; where its frames go.
 pub(super) struct Links {
     /// By the places that the interfaces have.
@@ -99,7 +81,6 @@ pub(super) struct Links {
     slow: usize,
     /// When packets may start on these again.
     grant_ns: u64,
-    arrivals: Arrivals,
     /// There are captures.
     captures: bool,
 }
@@ -122,7 +103,6 @@ impl Links {
             seen_stuck: 0,
             slow: 0,
             grant_ns: 0,
-            arrivals: Arrivals::default(),
             captures: false,
         }
     }
@@ -244,12 +224,19 @@ impl Links {
         }
     }
 
-    /// Takes the frame at the head of the ring of the link at `at`, whose stamp is `stamp_ns`.
-    pub(super) fn receive(&mut self, at: usize, stamp_ns: u64, now_ns: u64, batch: &mut Batch<'_>) {
+    /// Takes the frame at the head of the ring of the link at `at`, which arrived at `arrival_ns`.
+    pub(super) fn receive(
+        &mut self,
+        at: usize,
+        arrival_ns: u64,
+        now_ns: u64,
+        batch: &mut Batch<'_>,
+    ) {
         let Some(link) = self.links.get_mut(at) else {
             return;
         };
-        let arrival_ns = self.arrivals.next_ns(stamp_ns, now_ns);
+        // Stamps are of another clock. They are converted to within some nanoseconds.
+        let arrival_ns = arrival_ns.min(now_ns);
         self.interfaces.receive(at, now_ns, |frame, in_train| {
             link.received.write(link.number, frame, arrival_ns);
             if in_train {
@@ -344,19 +331,5 @@ impl Sink for Links {
             at_ns,
             ..notification
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_frame_arrives_neither_before_the_one_taken_before_it_nor_in_the_future() {
-        let mut arrivals = Arrivals::default();
-        let mut next_ns = |stamp_ns| arrivals.next_ns(stamp_ns, 1_000);
-        // The third frame has a late stamp, the last a stamp ahead of the clock.
-        let arrivals_ns = [100, 110, 150, 130, 160, 1_005].map(&mut next_ns);
-        assert_eq!(arrivals_ns, [100, 110, 150, 150, 160, 1_000]);
     }
 }
