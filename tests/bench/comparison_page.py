@@ -86,10 +86,19 @@ RUN = """
 readings](comparison.json) are beside this page.
 """
 
+BMV2_CHECKSUMS = (
+    "BMv2 forwards a checksum that a host leaves to its hardware as it comes, unfinished. The "
+    "receiver drops these segments (`TcpInCsumErrors`)."
+)
+"""Why TCP does not even connect."""
+
 ABSENT = """
 ## Missing programs
 
 """
+
+BMV2 = "simple_switch_grpc"
+OFFLOADS_ON = "TCP, offloads on"
 
 FAILED = """
 ## What failed
@@ -249,11 +258,14 @@ def failed(document: Document) -> str:
         if "error" in reading:
             job = reading["job"]
             why = reading["error"].strip().partition("\n")[0]
-            offloads = "on" if job["offloads"] else "off"
-            kind = f"TCP, offloads {offloads}" if job["part"] == "tcp" else "packets"
+            kind = "packets"
+            if job["part"] == "tcp":
+                kind = OFFLOADS_ON if job["offloads"] else "TCP, offloads off"
             key = (f"{job['target']}, {kind}", why)
             causes[key] = causes.get(key, 0) + 1
     lines = [f"- {what}: {why} ({count} readings)\n" for (what, why), count in causes.items()]
+    if any(what.startswith(BMV2) and what.endswith(OFFLOADS_ON) for what, _ in causes):
+        lines.append(f"\n{BMV2_CHECKSUMS}\n")
     return FAILED + "".join(lines) if lines else ""
 
 

@@ -207,6 +207,15 @@ def test_the_page_has_medians_ranges_failures_and_what_was_not_there() -> None:
     assert "All packets came through." in text
 
 
+def test_the_page_says_why_tcp_fails_through_bmv2() -> None:
+    of = document()
+    assert "TcpInCsumErrors" not in comparison_page.page(of)
+    of["readings"][3]["job"]["target"] = "simple_switch_grpc, pacer.p4"
+    text = comparison_page.page(of)
+    assert "- simple_switch_grpc, pacer.p4, TCP, offloads on: iperf3: no way (1 readings)" in text
+    assert "`TcpInCsumErrors`" in text
+
+
 def test_the_page_in_the_tree_is_that_of_its_readings() -> None:
     readings = ROOT / "docs" / "comparison.json"
     kept = json.loads(readings.read_text()) if readings.exists() else None
