@@ -23,7 +23,7 @@ FOUND_BY = {
     "skip-sync": (1, "lost"),
     "acknowledge-failed": (1, "lost"),
     "forget-bids": (1, "rest"),
-    "skip-lock": (1, "one-writer"),
+    "skip-lock": (211, "one-writer"),
     "reuse-generation": (1, "id-reused"),
 }
 """A seed that finds each planted fault, and the rule that the fault breaks. The next seeds are
