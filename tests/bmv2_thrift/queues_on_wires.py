@@ -43,8 +43,7 @@ def end_of_wire(interface: str, protocol: int) -> socket.socket:
 def running_switch(
     stats: Path, *further: str
 ) -> Iterator[tuple[int, socket.socket, socket.socket]]:
-    """Run a switch with eight queues and further options; return its Thrift port, a sender and the
-    receiver.
+    """Run a switch with eight queues; return its Thrift port, a sender and the receiver.
 
     The stubs are beside the file of statistics, which has them when the switch has ended.
     """

@@ -7,9 +7,9 @@ the rate is set. The queue has room for those packets and no more, so that one m
 of a higher priority does not wait for them.
 
 Prints one JSON object: what egress wrote into the frames of the queue, in the order in which they
-left, the priorities of all in this order, the rate, and the packets that each queue dropped. The frames
-are those of the switch's capture: egress writes over the Ethernet type, and a receiving kernel takes
-what looks like a VLAN tag out of a frame.
+left, the priorities of all in this order, the rate, and the packets that each queue dropped. The
+frames are those of the switch's capture: egress writes over the Ethernet type, and a receiving
+kernel takes what looks like a VLAN tag out of a frame.
 """
 
 from __future__ import annotations
