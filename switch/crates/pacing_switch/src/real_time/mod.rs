@@ -8,8 +8,8 @@
 //! While departures are pending, the loop reads the clock and sends due frames before each frame that
 //! it takes, after each visit of a job, and after each check of the state of an interface. The work
 //! between two polls is bounded: one frame through the program, one batch of [`SEND_BATCH_PACED`]
-//! frames to the kernel ([`SEND_BATCH_TRAIN`] that leave as they come or late), and a visit of a job, which
-//! ends before the next departure ([`job_times`]). [`PollMonitor`] measures the time between polls. A
+//! frames to the kernel ([`SEND_BATCH_TRAIN`] that leave as they come or late), and [`JOB_VISIT_NS`] of
+//! a job, which also ends at the next departure. [`PollMonitor`] measures the time between polls. A
 //! second thread for departures would poll no more often, and would have to share the queues.
 //!
 //! # Readings of the clock
@@ -22,7 +22,6 @@
 
 mod handover;
 mod interfaces;
-mod job_times;
 mod links;
 mod poll_monitor;
 mod port_set;
@@ -41,7 +40,6 @@ use ports::{LinkState, Waiter, WaiterOptions, clock};
 use switch::{Batch, Switch};
 
 pub use interfaces::Interface;
-use job_times::JobTimes;
 use links::{Link, Links};
 use poll_monitor::PollMonitor;
 pub use poll_monitor::STALL_NS;
@@ -67,6 +65,9 @@ const LINK_CHECK_DOWN_NS: u64 = 100_000_000;
 /// The same while all are up. An interface that goes down ends a wait; one that loses its carrier (a
 /// veth's peer is taken down) does not.
 const LINK_CHECK_NS: u64 = 1_000_000_000;
+/// Longest work of a job between two checks for due frames, in ns. A job looks at the clock after each
+/// piece of work of some microseconds.
+const JOB_VISIT_NS: u64 = 50_000;
 /// Longest work of jobs in one turn, in ns.
 const JOB_TURN_NS: u64 = 200_000;
 /// The same while frames wait in the rings: less than the frames of the turn take, so that no number
@@ -80,7 +81,6 @@ pub struct RealTime {
     waiter: Waiter,
     spin_ns: u64,
     jobs: JobQueue,
-    job_times: JobTimes,
     monitor: PollMonitor,
     /// With a real-time scheduling class only.
     share: Option<ProcessorShare>,
@@ -118,7 +118,6 @@ impl RealTime {
         }
         Ok(Self {
             jobs: jobs(waiter.waker()),
-            job_times: JobTimes::default(),
             switch,
             links: Links::new(controllers, threads),
             waiter,
@@ -287,9 +286,10 @@ impl RealTime {
         }
     }
 
-    /// Lets jobs work for a while, if the next departure leaves them time; true if more may wait. Jobs see
-    /// losses as of now, and the time as of `now_ns`.
+    /// Lets jobs work for a while; true if more may wait. Jobs see losses as of now, and the time as
+    /// of `now_ns`.
     fn run_jobs(&mut self, mut now_ns: u64) -> bool {
+        self.report();
         self.switch.poll(now_ns, &mut self.links);
         self.links.flush();
         let turn_ns = if self.frames_wait || self.frames_left {
@@ -298,17 +298,9 @@ impl RealTime {
             JOB_TURN_NS
         };
         let turn_ends_ns = now_ns + turn_ns;
-        let mut has_reported = false;
         loop {
             let due_ns = self.switch.poll_at_ns().unwrap_or(u64::MAX);
-            let Some(ends_ns) = self.job_times.visit_ends_ns(now_ns, due_ns) else {
-                return true;
-            };
-            let ends_ns = ends_ns.min(turn_ends_ns);
-            if !has_reported {
-                self.report();
-                has_reported = true;
-            }
+            let ends_ns = due_ns.min(now_ns + JOB_VISIT_NS).min(turn_ends_ns);
             let mut over = || clock::now_ns() >= ends_ns;
             if !self.jobs.visit(&mut self.switch, &mut over) {
                 return false;
