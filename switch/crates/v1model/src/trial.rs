@@ -94,8 +94,8 @@ impl Trial {
         }
     }
 
-    /// Makes the changes that were taken back again. What others have changed meanwhile is what
-    /// [`Self::take_back`] restores next.
+    /// Makes the changes that were taken back again. The next [`Self::take_back`] restores the values
+    /// that others have set meanwhile.
     pub(crate) fn make_again(&mut self, state: &mut State, tables: &mut [Table]) {
         for change in &mut self.0 {
             change.exchange(state, tables);

@@ -397,7 +397,7 @@ async fn a_stranger_traces_no_packets_beside_a_holder() {
         alone.push(watched.expect("nobody else is there").into_inner());
     }
     let _holder = holder(&server).await;
-    // What strangers have begun before ends.
+    // The watches that strangers have begun before end.
     for mut traces in alone {
         let ended = traces.message().await.expect_err("a stranger");
         assert_eq!(ended.code(), Code::PermissionDenied);
