@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from p4runtime_client import Client, P4RuntimeError, Program
 from pacing_switch import Switch
+from stranger import strangers_answer
 from stubs import Clients, connected, generate, types
 from subscriber import message_of, subscribed
 from virtual_switch import binary
@@ -34,6 +35,7 @@ PARSER_EXTRACT, DEPARSER_EMIT = 4, 7
 PIPELINE_DONE, CONDITION_EVAL = 10, 11
 QUEUES_ON_WIRES = Path(__file__).with_name("queues_on_wires.py")
 SLOW_QUEUE_ON_WIRES = Path(__file__).with_name("slow_queue_on_wires.py")
+QUEUE_SETTINGS_ON_WIRES = Path(__file__).with_name("queue_settings_on_wires.py")
 PORTS_ON_WIRES = Path(__file__).with_name("ports_on_wires.py")
 
 
@@ -185,27 +187,13 @@ def test_a_program_swapped_in_is_unknown_to_p4runtime(running: Running) -> None:
     assert p4runtime.entries(SPECIAL) == []
 
 
-NOBODY = 65534
-# Calls bm_reset_state and prints the answer. It runs as another user, who reads none of our files.
-RESET = """
-import socket, struct, sys
-name = b"standard:bm_reset_state"
-call = b"\\x80\\1\\0\\1" + struct.pack(">i", len(name)) + name + b"\\0\\0\\0\\1\\0"
-with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as switch:
-    switch.sendall(call)
-    print(switch.recv(4096))
-"""
-
-
 def test_a_stranger_changes_nothing_that_a_holder_controls(running: Running) -> None:
     if os.geteuid() != 0:
         pytest.skip("not run: only root can become another user")
-    port = str(running.clients.standard.bm_mgmt_get_info().thrift_port)
+    port = running.clients.standard.bm_mgmt_get_info().thrift_port
 
     def answer() -> str:
-        command = ["/usr/bin/python3", "-c", RESET, port]
-        ended = subprocess.run(command, user=NOBODY, capture_output=True, text=True, check=True)
-        return ended.stdout
+        return strangers_answer(port, "standard:bm_reset_state")
 
     running.add(mac=1, port=1)
     # As over P4Runtime, a stranger may do everything until a holder has bid.
@@ -245,6 +233,71 @@ def test_priority_queues_in_real_time(tmp_path: Path) -> None:
     """The second packet of the slow queue leaves a second later, after one of a higher priority."""
     told = told_on_wires(QUEUES_ON_WIRES, tmp_path)
     assert told == {"received": [0, 7, 0], "drops": {"3": {"queue-full": 1}}}
+
+
+Call = list[str | int]
+RATE_OF_QUEUE = "set_egress_priority_queue_rate"
+DEPTH_OF_QUEUE = "set_egress_priority_queue_depth"
+REFUSED: list[tuple[Call, str]] = [
+    ([RATE_OF_QUEUE, 1, 3, 1_000], "3 given, 0 to 2 expected: port 1 has 3 queues"),
+    ([DEPTH_OF_QUEUE, 1, 3, 10], "3 given, 0 to 2 expected: port 1 has 3 queues"),
+    ([DEPTH_OF_QUEUE, 1, -1, 10], "-1 given, 0 to 2 expected: port 1 has 3 queues"),
+    ([RATE_OF_QUEUE, 2, 1, 1_000], "1 given, 0 expected: port 2 has one queue"),
+    ([DEPTH_OF_QUEUE, 2, -1, 10], "-1 given, 0 expected: port 2 has one queue"),
+    # A port that the switch does not have has as many queues as the port with the most, and so has
+    # the controller's.
+    ([RATE_OF_QUEUE, 9, 3, 1_000], "3 given, 0 to 2 expected: port 9 has 3 queues"),
+    ([DEPTH_OF_QUEUE, -1, 3, 10], "3 given, 0 to 2 expected: port -1 has 3 queues"),
+    ([RATE_OF_QUEUE, 510, 3, 1_000], "3 given, 0 to 2 expected: port 510 has 3 queues"),
+]
+IGNORED: list[Call] = [
+    [RATE_OF_QUEUE, 9, 2, 1_000],
+    ["set_egress_queue_rate", -1, 1_000],
+    # Port 1 in 16 bits.
+    ["set_egress_queue_depth", 65_537, 10],
+    ["set_egress_queue_depth", 510, 10],
+]
+IN_TREE: list[Call] = [[RATE_OF_QUEUE, 1, 1, 1_000], [DEPTH_OF_QUEUE, 1, 0, 10]]
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What queue_settings_on_wires.py tells of these calls."""
+    folder = tmp_path_factory.mktemp("settings")
+    calls = {"refused": [call for call, _ in REFUSED], "ignored": IGNORED, "in tree": IN_TREE}
+    (folder / "calls.json").write_text(json.dumps(calls))
+    return told_on_wires(QUEUE_SETTINGS_ON_WIRES, folder)
+
+
+def test_settings_of_queues_that_a_port_does_not_have_are_refused(settings: Any) -> None:
+    """Nothing has changed after each."""
+    expected = [[f"priority: {error}", settings["queues"]] for _, error in REFUSED]
+    assert settings["refused"] == expected
+
+
+def test_settings_of_ports_that_the_switch_does_not_have_change_nothing(settings: Any) -> None:
+    assert settings["ignored"] == [[None, settings["queues"]]] * len(IGNORED)
+
+
+def test_settings_of_queues_in_a_tree_leave_the_tree_and_its_other_queues(settings: Any) -> None:
+    tree = settings["queues"]["1"]
+    assert tree["scheduler"] == "strict{q2+wfq{q1:4+q0}:rate=40mbit}"
+    lowest, middle, highest = tree["settings"]
+    # A rate in packets takes the place of one in bits.
+    assert (middle["rate_bps"], middle["burst_bytes"]) == (10_000_000, 3_072)
+    slow = {"queue": 1, "rate_pps": 1_000}
+    short = lowest | {"fifo_bytes": (1 << 64) - 1, "fifo_packets": 10}
+    expected = [[lowest, slow, highest], [short, slow, highest]]
+    assert settings["in tree"] == [
+        [None, {"1": tree | {"settings": queues}, "2": None}] for queues in expected
+    ]
+
+
+def test_a_stranger_sets_no_queue_of_a_switch_that_a_holder_controls(settings: Any) -> None:
+    answer, before, after = settings["stranger"]
+    assert "not allowed: this switch has controllers" in answer
+    assert after == before
+    assert settings["refusals"]["thrift-stranger"] == 1
 
 
 def test_a_slow_queue_tells_depths_and_times_as_bmv2s_own_test_has_them(tmp_path: Path) -> None:
