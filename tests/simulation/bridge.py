@@ -46,6 +46,11 @@ GENERATIONS = 2**64
 LOCK = "pacer_"
 """Beginning of a lock's name; the bridge's name follows, in hexadecimal digits."""
 
+_MODS = (
+    bytes((ofp.OFP_VERSION, ofp.OFPT_FLOW_MOD)),
+    bytes((ofp.OFP_VERSION, ofp.OFPT_METER_MOD)),
+)
+
 Row = dict[str, Any]
 Tables = dict[str, dict[str, Row]]
 
@@ -317,19 +322,23 @@ class Bridge:
         results: list[Any] = []
         try:
             results.extend(self._operate(client, tables, names, one) for one in operations)
+            if changes:
+                self._check_writer(client, operations)
             _check_references(tables)
         except _ConstraintError as error:
             results.append({"error": str(error), "details": ""})
             return results
         if changes:
-            self._check_writer(client, operations)
             self._tables = tables
             self._accepted(1, client.fence, client.controller, "transact")
             self._apply_later()
         return results
 
     def _check_writer(self, client: _Client, operations: Sequence[Row]) -> None:
-        """Note a violation if the client writes without the lock or a fencing number."""
+        """Note a violation if the client writes without the lock or a fencing number.
+
+        The transaction may still be refused, but not for the lack of a right.
+        """
         if not self._owns(client, LOCK + self.name.encode().hex()):
             self.wrong.append(f"{client.controller} writes without the lock")
         for one in operations:
@@ -543,6 +552,22 @@ class Bridge:
             if found != (None if limit is None else str(limit)):
                 return f"has {found} bytes of FIFO at port {number}, not {limit}"
         return None
+
+
+def modifies(data: bytes) -> bool:
+    """Whether a message changes flows or meters."""
+    return data[:2] in _MODS
+
+
+def transacts(data: bytes) -> bool:
+    """Whether a message changes the database."""
+    # Each change counts up, or puts a fencing number, by a mutation.
+    return b'"mutate"' in data
+
+
+def queries(data: bytes) -> bool:
+    """Whether a message only reads the database."""
+    return b'"transact"' in data and not transacts(data)
 
 
 def flow_of(message: bytes) -> tuple[int, int, tuple[int, bytes], bytes]:

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import finsy as fy
-from bridge import Bridge
+from bridge import Bridge, modifies, transacts
 from etcd import Commit
 from finsy import p4entity
 from finsy.proto import p4r
 from loop import Process
-from os_ken.ofproto import ofproto_v1_3 as ofp
 from pacer_controller import entries
 from pacer_controller.records import index_of
 from pacer_controller.rows import PORTS, Row
@@ -28,11 +27,6 @@ from switch import Accepted, Switch
 
 _MEMORY = 3
 """Violations that are kept of one kind."""
-
-_MODS = (
-    bytes((ofp.OFP_VERSION, ofp.OFPT_FLOW_MOD)),
-    bytes((ofp.OFP_VERSION, ofp.OFPT_METER_MOD)),
-)
 
 _WRITES = ("/Write", "/SetForwardingPipelineConfig", "/SetPort")
 
@@ -137,10 +131,8 @@ class Invariants:
         self._checked[switch, number] = len(history)
 
     def sent(self, process: Process, switch: str, data: bytes) -> None:
-        """Check what a controller sends to a bridge: OpenFlow, or JSON to the database."""
-        # Each change of the database counts it, by a mutation.
-        writes = data[:2] in _MODS or b'"mutate"' in data
-        if writes and process in self._world.names:
+        """Check what a controller sends to a bridge."""
+        if (modifies(data) or transacts(data)) and process in self._world.names:
             self._asked(process, f"{switch}:", "/Write", "")
 
     def _asked(self, process: Process, target: str, method: str, _: str) -> None:

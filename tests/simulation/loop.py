@@ -70,8 +70,6 @@ class Node:
         self.lives = 0
         self.fuse: tuple[int, Callable[[], None]] | None = None
         """The number of callbacks until an action on this node, and the action."""
-        self.trap: Callable[[Node], None] | None = None
-        """Called with the receiving node when a program of this node has sent data."""
 
     def __repr__(self) -> str:
         return self.name

@@ -100,9 +100,13 @@ class Network:
         loop: the simulation.
         seed: the seed of delays.
 
+    Attributes:
+        traps: called with the sending end and the message when a program has sent data.
+
     """
 
     def __init__(self, loop: SimulatedLoop, seed: str) -> None:
+        self.traps: list[Callable[[Endpoint, Any], None]] = []
         self._loop = loop
         self._chance = random.Random(f"{seed}/network")
         self._links: dict[tuple[str, str], Link] = {}
@@ -245,9 +249,9 @@ class Network:
         source._last_s = when_s
         source._held.append((kind, message))
         self._loop.at(when_s, self._arrive, source)
-        trap = source.process.node.trap
-        if trap is not None and kind == "data":
-            trap(source.peer)
+        if kind == "data":
+            for trap in list(self.traps):
+                trap(source, message)
 
     def _arrive(self, source: Endpoint) -> None:
         other = source.other

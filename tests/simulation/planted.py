@@ -153,6 +153,13 @@ def skip_lock() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def skip_right() -> Iterator[None]:
+    """Write to a bridge's database without a look at the lease: lock and number decide alone."""
+    with mock.patch.object(Database, "_write", Database._transact):
+        yield
+
+
+@contextlib.contextmanager
 def reuse_generation() -> Iterator[None]:
     """Use the same generation id for all controllers."""
     with mock.patch.object(switch, "generation_of", return_value=1):
@@ -184,6 +191,7 @@ PLANTS = {
     "acknowledge-failed": Plant("sqlite", acknowledge_failed),
     "forget-bids": Plant("sqlite", forget_bids),
     "skip-lock": Plant("bridges", skip_lock),
+    "skip-right": Plant("bridges", skip_right),
     "reuse-generation": Plant("bridges", reuse_generation),
 }
 """The planted faults, by name."""

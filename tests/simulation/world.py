@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from bridge import Bridge
+from bridge import Bridge, modifies, queries, transacts
 from disk import Disk, Failing
 from etcd import Cluster
 from loop import PROCESS, Node, Process, SimulatedLoop
-from network import Endpoint, Network
+from network import RETRANSMIT_S, Endpoint, Network
 from pacer_controller import rates
 from pacer_controller.api import build
 from pacer_controller.config import switch_from
@@ -63,6 +63,15 @@ OUTLIVING_UNTIL_S = 8.0
 
 OUTLIVING_S = (3.5, 6.0)
 """Its duration; a lease lasts for 3 s."""
+
+HOLDING = 0.5
+"""Share of the runs with bridges in which a change of one is held up for longer than a lease."""
+
+HOLDING_UNTIL_S = 5.5
+"""Latest time from which the change is waited for: it goes on before the clients end."""
+
+HOLDING_S = (4.5, 7.5)
+"""Time for the wait, and for the change to be held up."""
 
 STOPPING = 0.3
 """Share of the runs with etcd in which a member of it is stopped until the clients end."""
@@ -232,6 +241,7 @@ def schedule(seed: str, scene: Scene = ETCD) -> list[Fault]:
     if scene.members:
         faults += _stopping(seed, members, len(faults))
         faults += _outliving(seed, controllers, len(faults))
+        faults += _holding(seed, scene, len(faults))
     return sorted(faults, key=lambda fault: fault.at_s)
 
 
@@ -261,6 +271,22 @@ def _outliving(seed: str, controllers: Sequence[str], number: int) -> list[Fault
     kind = chance.choice(("pause-sending", "cut-sending"))
     who, value = (chance.choice(controllers),), float(chance.randint(1, 3))
     at_s, for_s = chance.uniform(BEGIN_S, OUTLIVING_UNTIL_S), chance.uniform(*OUTLIVING_S)
+    return [Fault(number, at_s, for_s, kind, who, value)]
+
+
+def _holding(seed: str, scene: Scene, number: int) -> list[Fault]:
+    """Draw a fault in which a controller loses its lease in the middle of a change of a bridge.
+
+    The other faults of the seed do not depend on it.
+    """
+    chance = random.Random(f"{seed}/holding")
+    if not scene.bridges or chance.random() > HOLDING:
+        return []
+    kind = chance.choice(("hold-transact", "hold-mod", "hold-read"))
+    # A driver looks at the ports, and reads the database again before it writes.
+    value = 2.0 if kind == "hold-read" else float(chance.randint(1, 3))
+    who = (f"s{chance.choice(sorted(scene.bridges))}",)
+    at_s, for_s = chance.uniform(BEGIN_S, HOLDING_UNTIL_S), chance.uniform(*HOLDING_S)
     return [Fault(number, at_s, for_s, kind, who, value)]
 
 
@@ -669,32 +695,52 @@ class World:
         return go
 
     def _at_sending(
-        self, fault: Fault, node: Node, begin: Callable[[Node], Callable[[], None]]
+        self,
+        fault: Fault,
+        counts: Callable[[Endpoint, Any], bool],
+        begin: Callable[[Node, Node], Callable[[], None]],
     ) -> Callable[[], None]:
-        """Begin something in the middle of a controller's change of a switch.
+        """Begin something when a controller has sent so many messages to a switch that it drives.
 
-        That is when it has sent so many messages to a switch that it drives, after a client has
-        changed the desired state of that switch.
+        Args:
+            fault: the fault; its value is the number of messages.
+            counts: whether a message counts, by its sender's end of the connection.
+            begin: begins it, and returns the function that ends it.
+
         """
-        heads = {one.name: self._changed(one.name) for one in self.switches}
         sent: Counter[str] = Counter()
         undo: Callable[[], None] | None = None
 
-        def sends(to: Node) -> None:
+        def sends(source: Endpoint, message: Any) -> None:
             nonlocal undo
-            name = self.names.get(node.process) if node.process is not None else None
-            if self.holder(to.name) == name and self._changed(to.name) != heads.get(to.name):
+            to = source.peer
+            if not counts(source, message):
+                return
+            if self.holder(to.name) == self.names.get(source.process):
                 sent[to.name] += 1
                 if sent[to.name] == int(fault.value):
-                    node.trap, undo = None, begin(to)
+                    self.network.traps.remove(sends)
+                    self.loop.note(f"fault {fault.number} strikes {to}")
+                    undo = begin(source.process.node, to)
 
         def end() -> None:
-            node.trap = None
             if undo is not None:
                 undo()
+            else:
+                self.network.traps.remove(sends)
 
-        node.trap = sends
+        self.network.traps.append(sends)
         return end
+
+    def _changing(self) -> Callable[[Node], bool]:
+        """Return a function that says whether a client has changed a switch's state since now."""
+        heads = {one.name: self._changed(one.name) for one in self.switches}
+        return lambda switch: self._changed(switch.name) != heads.get(switch.name)
+
+    def _changing_by(self, node: Node) -> Callable[[Endpoint, Any], bool]:
+        """Return a function that says whether a controller writes to a switch that has changed."""
+        changing = self._changing()
+        return lambda source, _: source.process.node is node and changing(source.peer)
 
     def holder(self, switch: str) -> str:
         """Return the name of the controller that has a switch's lease; empty: none has it."""
@@ -707,24 +753,70 @@ class World:
 
     def _fault_pause_sending(self, fault: Fault, node: Node) -> Callable[[], None]:
         """Pause a controller when a switch is about to answer it."""
-        return self._at_sending(fault, node, lambda _: self._fault_pause(fault, node))
+        return self._at_sending(
+            fault, self._changing_by(node), lambda node, _: self._fault_pause(fault, node)
+        )
 
     def _fault_cut_sending(self, fault: Fault, node: Node) -> Callable[[], None]:
         """Hold up a switch's answer, and all that the controller sends to the store."""
+        return self._at_sending(
+            fault,
+            self._changing_by(node),
+            lambda node, switch: self._held_up(node, (switch, node)),
+        )
 
-        def begin(switch: Node) -> Callable[[], None]:
-            links = [(node, member) for member in self._named("e")] + [(switch, node)]
-            for link in links:
-                self.network.cut(*link)
+    def _fault_hold_transact(self, fault: Fault, bridge: Node) -> Callable[[], None]:
+        """Hold up a write to a bridge's database."""
+        return self._hold(fault, bridge, transacts)
 
-            def mend() -> None:
-                # The answer comes before the store.
-                for link in reversed(links):
-                    self.network.mend(*link)
+    def _fault_hold_mod(self, fault: Fault, bridge: Node) -> Callable[[], None]:
+        """Hold up a change of a bridge's flows."""
+        return self._hold(fault, bridge, modifies)
 
-            return mend
+    def _hold(
+        self, fault: Fault, bridge: Node, counts: Callable[[bytes], bool]
+    ) -> Callable[[], None]:
+        """Part a controller from a bridge while it writes, and hold up what it tells the store."""
 
-        return self._at_sending(fault, node, begin)
+        def begin(node: Node, _: Node) -> Callable[[], None]:
+            mend = self._held_up(node, (node, bridge))
+            self.network.cut(bridge, node)
+
+            def end() -> None:
+                mend()
+                # The write comes first: a controller that learns of its successor closes the
+                # connection, and loses what has not arrived.
+                self.loop.after(RETRANSMIT_S, self.network.mend, bridge, node)
+
+            return end
+
+        return self._at_sending(
+            fault, lambda source, message: source.peer is bridge and counts(message[0]), begin
+        )
+
+    def _fault_hold_read(self, fault: Fault, bridge: Node) -> Callable[[], None]:
+        """Hold up what a write to a bridge waits for, and what its controller tells the store."""
+        changing = self._changing()
+        return self._at_sending(
+            fault,
+            lambda source, message: (
+                source.peer is bridge and changing(bridge) and queries(message[0])
+            ),
+            lambda node, _: self._held_up(node, (bridge, node)),
+        )
+
+    def _held_up(self, node: Node, way: tuple[Node, Node]) -> Callable[[], None]:
+        """Hold up the messages of one way, and all that a controller sends to the store."""
+        links = [(node, member) for member in self._named("e")] + [way]
+        for link in links:
+            self.network.cut(*link)
+
+        def mend() -> None:
+            # What was held up comes before the store.
+            for link in reversed(links):
+                self.network.mend(*link)
+
+        return mend
 
     def _fault_refuse(self, fault: Fault, node: Node) -> Callable[[], None]:
         switch = self.switch(node.name)

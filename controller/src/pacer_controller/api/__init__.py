@@ -99,9 +99,9 @@ def build(
     app.add_middleware(Access, service=service, users=users, names=names)
 
     add_error_handlers(app)
+    add_resources(app, service)
     add_operations(app, service, connections)
     add_switches(app, service, kept)
-    add_resources(app, service)
     add_state(app, service)
     streams = Streams(service.refusals)
     add_streams(app, service, service.events, streams)

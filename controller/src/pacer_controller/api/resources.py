@@ -21,6 +21,7 @@ from pacer_controller.api.common import (
     Terms,
     etag,
     page,
+    read_asked,
     with_etag,
 )
 from pacer_controller.fields import NAME_PATTERN
@@ -64,18 +65,19 @@ async def _flow_filters(
     return {"class": class_name, "meter_name": meter}
 
 
+# Clients change classes far more often than anything else, and paths are tried in this order.
 _KINDS = (
-    _Kind(
-        *("port", "ports", PortSpec, views.PortView, views.PortList),
-        put="Set a port's line rate, FIFO, delay, counting and gap frames",
-        delete="Stop managing a port; it keeps its settings",
-        filters=_no_filters,
-    ),
     _Kind(
         *("class", "classes", ClassSpec, views.ClassView, views.ClassList),
         put="Create or change a class: set a rate",
         delete="Remove a class that no flow uses",
         filters=_class_filters,
+    ),
+    _Kind(
+        *("port", "ports", PortSpec, views.PortView, views.PortList),
+        put="Set a port's line rate, FIFO, delay, counting and gap frames",
+        delete="Stop managing a port; it keeps its settings",
+        filters=_no_filters,
     ),
     _Kind(
         *("meter", "meters", MeterSpec, views.MeterView, views.MeterList),
@@ -161,8 +163,10 @@ def _add_kind(app: FastAPI, service: Service, of: _Kind) -> None:
         switch: SwitchName,
         name: name_type,
         spec: spec_type,  # type: ignore[valid-type]
-        asked: Terms,
+        request: Request,
     ) -> JsonLine:
+        # Not by `Terms`, since FastAPI would take the parameters of the dependency apart, too.
+        asked = await read_asked(request)
         view, created = await service.put(switch, kind, str(name), spec, *asked)
         status = HTTPStatus.CREATED if created else HTTPStatus.OK
         # Not validated against the view's model, because clients make this call a thousand times a

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
 from pacer_controller.config import ConfigError, switch_from
@@ -226,12 +225,14 @@ class Sync:
         """Apply others' writes to a switch in memory; None: its entries cannot be made."""
         of = found.desired.resources
         staged = Staged(found)
-        wanted = [
-            replace(one, before=before)
-            for one in changes
-            if (before := of[one.kind].get(one.name)) != one.after
-        ]
-        same = [one for one in changes if of[one.kind].get(one.name) == one.after]
+        wanted: list[ResourceChange] = []
+        same: list[ResourceChange] = []
+        for one in changes:
+            before = of[one.kind].get(one.name)
+            if before == one.after:
+                same.append(one)
+            else:
+                wanted.append(ResourceChange(one.switch, one.kind, one.name, before, one.after))
         fresh = [
             index
             for one in wanted

@@ -109,6 +109,17 @@ def with_revision(value: Any, revision: int, number: int) -> tuple[Any, int]:
     return (value if isinstance(value, Mapping) else stamped(value, revision)), revision
 
 
+def read(kv: Any) -> Any:
+    """Return the value of a key that holds JSON.
+
+    Raises:
+        ValueError: it is not JSON.
+
+    """
+    # Of bytes, `loads` would find out the encoding, by a dozen calls.
+    return json.loads(kv.value.decode())
+
+
 def decode(kind: str, name: str, kv: Any) -> tuple[Any, int]:
     """Return a record or settings, and the revision.
 
@@ -116,7 +127,7 @@ def decode(kind: str, name: str, kv: Any) -> tuple[Any, int]:
         ValueError, KeyError: the value is neither a record nor settings.
 
     """
-    made = json.loads(kv.value)
+    made = read(kv)
     revision = int(made.get("revision", kv.mod_revision))
     if kind == SETTINGS:
         return made["settings"], revision

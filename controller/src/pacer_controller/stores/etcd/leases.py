@@ -25,6 +25,7 @@ from pacer_controller.stores.base import EPOCH_S, Status, epoch_above
 from pacer_controller.stores.etcd import client as etcd
 from pacer_controller.stores.etcd.assignment import Member, assign
 from pacer_controller.stores.etcd.client import EtcdClient, EtcdError
+from pacer_controller.stores.etcd.layout import read
 from pacer_controller.stores.etcd.loop_thread import LoopThread
 from pacer_controller.stores.etcd.renewal import Renewal
 
@@ -562,7 +563,7 @@ def value_of(what: str, kv: Any) -> Any:
         return int(kv.value)
     if what == "leases":
         return kv.value.decode()
-    value = json.loads(kv.value)
+    value = read(kv)
     if what == "status":
         return Status(**value)
     return Member(frozenset(value["configured"]), frozenset(value["cannot"]))

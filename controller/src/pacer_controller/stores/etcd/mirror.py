@@ -6,8 +6,7 @@ tells the feed of them.
 
 import asyncio
 import itertools
-import json
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from pacer_controller.records import ResourceChange
 from pacer_controller.stores.base import EVENTS_KEPT, SWITCHES, Entry, Feed
 from pacer_controller.stores.etcd import client as etcd
 from pacer_controller.stores.etcd.client import EtcdClient
-from pacer_controller.stores.etcd.layout import ContentSet, Values, decode, differences
+from pacer_controller.stores.etcd.layout import ContentSet, Values, decode, differences, read
 from pacer_controller.stores.etcd.leases import Leased, Leases, value_of
 
 PAGE = 2_000
@@ -55,7 +54,7 @@ class Mirror:
         self._client = client
         self.prefix = prefix
         self._leases = leases
-        self.sets: dict[str, ContentSet] = {}
+        self.sets: defaultdict[str, ContentSet] = defaultdict(ContentSet)
         self.root = 0
         self.events: deque[dict[str, Any]] = deque(maxlen=EVENTS_KEPT)
         self.event_keys: OrderedDict[str, int] = OrderedDict()
@@ -67,7 +66,7 @@ class Mirror:
 
     def set(self, name: str) -> ContentSet:
         """Return a set, which may be empty."""
-        return self.sets.setdefault(name, ContentSet())
+        return self.sets[name]
 
     # ---- reading ----
 
@@ -111,7 +110,7 @@ class Mirror:
         what, _, rest = key.partition("/")
         if what == "root":
             self.root = kv.mod_revision
-            for name, (number, of) in json.loads(kv.value).items():
+            for name, (number, of) in read(kv).items():
                 self.set(name).generation = (number, of)
         elif what == "heads":
             self._take_head(rest, kv)
@@ -172,7 +171,7 @@ class Mirror:
 
     def _take_events(self, key: str, kv: Any) -> list[dict[str, Any]]:
         first = _first_number(key, kv)
-        events = [{"id": first + n, **one} for n, one in enumerate(json.loads(kv.value))]
+        events = [{"id": first + n, **one} for n, one in enumerate(read(kv))]
         self.events.extend(events)
         # The watch repeats a revision that it could not take as a whole.
         self.events_kept += len(events) - self.event_keys.get(key, 0)
@@ -243,7 +242,7 @@ class Mirror:
     async def _take_root(self, kv: Any) -> list[str]:
         """Read the sets that have new generations, tell the feed, and return their names."""
         flipped = []
-        for name, (number, of) in json.loads(kv.value).items():
+        for name, (number, of) in read(kv).items():
             one = self.set(name)
             if one.generation[1] == of:
                 continue
