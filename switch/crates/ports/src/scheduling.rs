@@ -74,7 +74,7 @@ mod tests {
     fn threads_that_give_way_are_nicer_by_5_and_of_class_batch() {
         // SAFETY: the call has no pointers. 0 is the calling thread.
         let class = || unsafe { libc::sched_getscheduler(0) };
-        let own = || (getpriority_process(None).expect("its own"), class());
+        let own = move || (getpriority_process(None).expect("its own"), class());
         let before = own();
         let first = thread::spawn(move || {
             give_way().expect("more niceness is allowed");
