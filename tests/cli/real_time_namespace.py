@@ -2,7 +2,7 @@
 
 Prints one JSON object with the switch's output and counters: with `--pcap`, when an interface
 loses its carrier, vanishes under it or is slower than its port, and when more comes than its
-receive ring holds. Also the niceness and the capabilities of its threads.
+receive ring holds. Also the niceness, the scheduling class and the capabilities of its threads.
 """
 
 from __future__ import annotations
@@ -77,14 +77,15 @@ def carrier(folder: Path, threads: str) -> dict[str, Any]:
         }
 
 
-def threads_of(pid: int) -> list[tuple[str, int, int]]:
-    """Name, niceness and permitted capabilities of each thread of a process."""
+def threads_of(pid: int) -> list[tuple[str, int, int, int]]:
+    """Name, niceness, scheduling class and permitted capabilities of each thread of a process."""
     seen = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         head, _, fields = (task / "stat").read_text().rpartition(")")
         lines = (task / "status").read_text().splitlines()
         capabilities = next(line for line in lines if line.startswith("CapPrm:")).split()[1]
-        seen.append((head.partition("(")[2], int(fields.split()[16]), int(capabilities, 16)))
+        niceness, policy = (int(fields.split()[at]) for at in (16, 38))
+        seen.append((head.partition("(")[2], niceness, policy, int(capabilities, 16)))
     return seen
 
 
@@ -108,8 +109,8 @@ def priorities(folder: Path, threads: str) -> dict[str, Any]:
         own = os.getpriority(os.PRIO_PROCESS, 0)
         while True:
             seen = threads_of(switch.pid)
-            grpc = [niceness > own for name, niceness, _ in seen if name == "control"]
-            if grpc == [True] * GRPC_THREADS or time.monotonic() > limit:
+            grpc = [policy for name, _, policy, _ in seen if name == "control"]
+            if grpc == [os.SCHED_BATCH] * GRPC_THREADS or time.monotonic() > limit:
                 break
         for client in clients:
             client.close()

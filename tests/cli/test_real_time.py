@@ -92,15 +92,15 @@ def test_what_the_machine_takes_is_counted_as_a_stall(lived: dict[str, Any]) -> 
 
 
 def test_control_threads_give_way_to_those_that_pace(lived: dict[str, Any]) -> None:
-    """By five steps of niceness, so clients take little time from pacing; none has capabilities."""
+    """By niceness and class, so clients take little time from pacing; none has capabilities."""
     told = lived["priorities"]
     ports_of(told)
     own = os.getpriority(os.PRIO_PROCESS, 0)
     control = {"control", "thrift", "thrift client", "notifications", "subscriber"}
     assert control <= {name for name, *_ in told["threads"]}
-    for name, niceness, capabilities in told["threads"]:
+    for name, niceness, policy, capabilities in told["threads"]:
         gives_way = niceness == min(own + 5, 19) if name in control else niceness > own
-        assert gives_way == (name in control), name
+        assert gives_way == (name in control) == (policy == os.SCHED_BATCH), name
         assert capabilities == 0, name
 
 

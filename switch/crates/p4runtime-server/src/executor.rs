@@ -249,6 +249,11 @@ impl std::fmt::Debug for JobQueue {
 }
 
 impl JobQueue {
+    /// Whether a job waits for a visit.
+    pub fn has_jobs(&self) -> bool {
+        !self.begun.is_empty() || self.complete.load(Ordering::Acquire) > 0
+    }
+
     /// Lets the next job visit the switch until it is done or `over` returns true, without blocking;
     /// returns false if no job waits. Jobs take turns, so a long one delays the others by one visit.
     pub fn visit(&mut self, switch: &mut Switch, over: &mut dyn FnMut() -> bool) -> bool {
@@ -364,9 +369,9 @@ mod tests {
         let mut switch = switch();
         // As if its submitter had not left the channel.
         jobs.complete.fetch_sub(1, Ordering::Relaxed);
-        assert!(!jobs.visit(&mut switch, &mut || false));
+        assert!(!jobs.has_jobs() && !jobs.visit(&mut switch, &mut || false));
         jobs.complete.fetch_add(1, Ordering::Relaxed);
-        assert!(jobs.visit(&mut switch, &mut || false));
+        assert!(jobs.has_jobs() && jobs.visit(&mut switch, &mut || false));
         assert_eq!(visits.try_iter().collect::<String>(), "a");
         assert!(!jobs.visit(&mut switch, &mut || false));
     }

@@ -14,8 +14,9 @@ const PRIORITY: libc::c_int = 1;
 /// processor, they get a third of what it gets. With much less, changes time out on a busy machine.
 const NICER: i32 = 5;
 
-/// Has the calling thread give way to the process's first thread: its niceness is higher by 5. Threads
-/// that it starts later inherit this.
+/// Has the calling thread give way to the process's first thread: its niceness is higher by 5, and it does
+/// not take the processor from another thread when it wakes (SCHED_BATCH). Threads that it starts later
+/// inherit this.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -23,7 +24,8 @@ pub fn give_way() -> io::Result<()> {
     // Not relative to the calling thread's own, which it may have inherited from one that gives way.
     let of_first = getpriority_process(Some(getpid()))?;
     // The kernel takes 19, the highest, for what is above.
-    Ok(setpriority_process(None, of_first + NICER)?)
+    setpriority_process(None, of_first + NICER)?;
+    set_class(libc::SCHED_BATCH, 0)
 }
 
 /// Gives the calling thread the real-time class SCHED_FIFO: it runs as soon as it wakes, until it sleeps.
@@ -32,10 +34,14 @@ pub fn give_way() -> io::Result<()> {
 /// # Errors
 /// The process has neither CAP_SYS_NICE nor a limit of real-time priorities (`ulimit -r`) above 0.
 pub fn become_realtime() -> io::Result<()> {
+    set_class(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, PRIORITY)
+}
+
+/// Sets the scheduling class of the calling thread.
+fn set_class(policy: libc::c_int, priority: libc::c_int) -> io::Result<()> {
     // SAFETY: all-zero is a valid sched_param.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
-    parameters.sched_priority = PRIORITY;
-    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    parameters.sched_priority = priority;
     // SAFETY: `parameters` lives across the call, which only reads it. 0 is the calling thread.
     let result = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
     if result == 0 {
@@ -65,21 +71,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_gives_way_is_nicer_by_5_and_so_are_those_that_it_starts() {
-        let niceness = || getpriority_process(None).expect("its own");
-        let before = niceness();
+    fn threads_that_give_way_are_nicer_by_5_and_of_class_batch() {
+        // SAFETY: the call has no pointers. 0 is the calling thread.
+        let class = || unsafe { libc::sched_getscheduler(0) };
+        let own = move || (getpriority_process(None).expect("its own"), class());
+        let before = own();
         let first = thread::spawn(move || {
             give_way().expect("more niceness is allowed");
             let second = thread::spawn(move || {
-                let inherited = niceness();
+                let inherited = own();
                 give_way().expect("the same niceness is allowed");
-                [inherited, niceness()]
+                [inherited, own()]
             });
-            (niceness(), second.join().expect("no panic"))
+            (own(), second.join().expect("no panic"))
         });
-        let expected = (before + NICER).min(19);
+        let expected = ((before.0 + NICER).min(19), libc::SCHED_BATCH);
         let told = first.join().expect("no panic");
         assert_eq!(told, (expected, [expected; 2]));
-        assert_eq!(niceness(), before);
+        assert_eq!(own(), before);
     }
 }

@@ -153,12 +153,9 @@ impl Switch {
     /// # Errors
     /// Those of [`DryRun::go_on`].
     pub fn dry_run(&mut self, port: u16, frame: &[u8]) -> Result<PacketTrace, DryRunError> {
-        let mut run = DryRun::new(port, frame.to_vec());
-        loop {
-            if let Some(ended) = run.go_on(self, &mut || false) {
-                return ended;
-            }
-        }
+        let ended = DryRun::new(port, frame.to_vec()).go_on(self, &mut || false);
+        // A visit that is not over ends with a result.
+        ended.unwrap_or(Err(DryRunError::NoProgram))
     }
 }
 

@@ -8,8 +8,8 @@
 //! While departures are pending, the loop reads the clock and sends due frames before each frame that
 //! it takes, after each visit of a job, and after each check of the state of an interface. The work
 //! between two polls is bounded: one frame through the program, one batch of [`SEND_BATCH_PACED`]
-//! frames to the kernel ([`SEND_BATCH_TRAIN`] that leave as they come or late), and [`JOB_VISIT_NS`] of
-//! a job, which also ends at the next departure. [`PollMonitor`] measures the time between polls. A
+//! frames to the kernel ([`SEND_BATCH_TRAIN`] that leave as they come or late), and a visit of a job, which
+//! ends before the next departure ([`job_times`]). [`PollMonitor`] measures the time between polls. A
 //! second thread for departures would poll no more often, and would have to share the queues.
 //!
 //! # Readings of the clock
@@ -22,6 +22,7 @@
 
 mod handover;
 mod interfaces;
+mod job_times;
 mod links;
 mod poll_monitor;
 mod port_set;
@@ -40,6 +41,7 @@ use ports::{LinkState, Waiter, WaiterOptions, clock};
 use switch::{Batch, Switch};
 
 pub use interfaces::Interface;
+use job_times::JobTimes;
 use links::{Link, Links};
 use poll_monitor::PollMonitor;
 pub use poll_monitor::STALL_NS;
@@ -65,9 +67,6 @@ const LINK_CHECK_DOWN_NS: u64 = 100_000_000;
 /// The same while all are up. An interface that goes down ends a wait; one that loses its carrier (a
 /// veth's peer is taken down) does not.
 const LINK_CHECK_NS: u64 = 1_000_000_000;
-/// Longest work of a job between two checks for due frames, in ns. A job looks at the clock after each
-/// piece of work of some microseconds.
-const JOB_VISIT_NS: u64 = 50_000;
 /// Longest work of jobs in one turn, in ns.
 const JOB_TURN_NS: u64 = 200_000;
 /// The same while frames wait in the rings: less than the frames of the turn take, so that no number
@@ -81,6 +80,7 @@ pub struct RealTime {
     waiter: Waiter,
     spin_ns: u64,
     jobs: JobQueue,
+    job_times: JobTimes,
     monitor: PollMonitor,
     /// With a real-time scheduling class only.
     share: Option<ProcessorShare>,
@@ -118,6 +118,7 @@ impl RealTime {
         }
         Ok(Self {
             jobs: jobs(waiter.waker()),
+            job_times: JobTimes::default(),
             switch,
             links: Links::new(controllers, threads),
             waiter,
@@ -173,7 +174,8 @@ impl RealTime {
         self.links
             .interfaces
             .start(&self.waiter, self.share.is_some())?;
-        let mut has_jobs = true;
+        // When jobs may go on.
+        let mut jobs_at_ns = 0;
         self.check_links();
         let mut next_link_check_ns = clock::now_ns() + self.link_check_interval_ns();
         loop {
@@ -183,8 +185,8 @@ impl RealTime {
             }
             let mut now_ns = self.poll();
             let began_ns = now_ns;
-            if has_jobs {
-                has_jobs = self.run_jobs(now_ns);
+            if jobs_at_ns <= now_ns {
+                jobs_at_ns = self.run_jobs(now_ns);
             }
             now_ns = self.receive(now_ns);
             self.links.flush();
@@ -195,17 +197,18 @@ impl RealTime {
             let retry_ns = self.links.flush_stuck(now_ns);
             let grant_ns = self.links.hold_lines(&mut self.switch, now_ns);
             let poll_at_ns = self.switch.poll_at_ns().unwrap_or(u64::MAX);
-            let deadline_ns = if has_jobs {
-                now_ns
-            } else {
+            if jobs_at_ns > now_ns {
                 self.monitor
                     .idle_until(poll_at_ns.saturating_sub(self.spin_ns));
-                let retry_ns = retry_ns.min(grant_ns);
-                poll_at_ns.min(next_link_check_ns).min(retry_ns)
-            };
+            }
+            let deadline_ns = [next_link_check_ns, retry_ns, grant_ns, jobs_at_ns]
+                .into_iter()
+                .fold(poll_at_ns, u64::min);
             self.links.flush_captures();
             let woken = self.wait(now_ns, deadline_ns)?;
-            has_jobs |= woken.called;
+            if woken.called {
+                jobs_at_ns = 0;
+            }
             if let Some(signal) = woken.signal {
                 tracing::info!(signal, "ending on a signal");
                 self.links.interfaces.stop()?;
@@ -286,10 +289,9 @@ impl RealTime {
         }
     }
 
-    /// Lets jobs work for a while; true if more may wait. Jobs see losses as of now, and the time as
-    /// of `now_ns`.
-    fn run_jobs(&mut self, mut now_ns: u64) -> bool {
-        self.report();
+    /// Lets jobs work for a while, if the next departure leaves them time. Returns when they may go on;
+    /// `u64::MAX`: none waits. Jobs see losses as of now, and the time as of `now_ns`.
+    fn run_jobs(&mut self, mut now_ns: u64) -> u64 {
         self.switch.poll(now_ns, &mut self.links);
         self.links.flush();
         let turn_ns = if self.frames_wait || self.frames_left {
@@ -298,18 +300,25 @@ impl RealTime {
             JOB_TURN_NS
         };
         let turn_ends_ns = now_ns + turn_ns;
-        loop {
+        let mut has_reported = false;
+        while self.jobs.has_jobs() {
             let due_ns = self.switch.poll_at_ns().unwrap_or(u64::MAX);
-            let ends_ns = due_ns.min(now_ns + JOB_VISIT_NS).min(turn_ends_ns);
-            let mut over = || clock::now_ns() >= ends_ns;
-            if !self.jobs.visit(&mut self.switch, &mut over) {
-                return false;
+            let Some(ends_ns) = self.job_times.visit_ends_ns(now_ns, due_ns) else {
+                return due_ns;
+            };
+            if !has_reported {
+                self.report();
+                has_reported = true;
             }
+            let ends_ns = ends_ns.min(turn_ends_ns);
+            let mut over = || clock::now_ns() >= ends_ns;
+            self.jobs.visit(&mut self.switch, &mut over);
             now_ns = self.poll_after_control();
             if now_ns >= turn_ends_ns {
-                return true;
+                return now_ns;
             }
         }
+        u64::MAX
     }
 
     /// Reports the driver's counts to the switch, for its statistics.
