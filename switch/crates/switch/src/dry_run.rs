@@ -154,7 +154,10 @@ impl Switch {
     /// Those of [`DryRun::go_on`].
     pub fn dry_run(&mut self, port: u16, frame: &[u8]) -> Result<PacketTrace, DryRunError> {
         let ended = DryRun::new(port, frame.to_vec()).go_on(self, &mut || false);
-        // A visit that is not over ends with a result.
+        debug_assert!(
+            ended.is_some(),
+            "a visit that is never over ends with a result"
+        );
         ended.unwrap_or(Err(DryRunError::NoProgram))
     }
 }
