@@ -106,7 +106,6 @@ def priorities(folder: Path, threads: str) -> dict[str, Any]:
             clients.append(client)
         # The threads of gRPC begin by themselves.
         limit = time.monotonic() + TIMEOUT_S
-        own = os.getpriority(os.PRIO_PROCESS, 0)
         while True:
             seen = threads_of(switch.pid)
             grpc = [policy for name, _, policy, _ in seen if name == "control"]
