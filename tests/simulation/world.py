@@ -812,7 +812,7 @@ class World:
             self.network.cut(*link)
 
         def mend() -> None:
-            # What was held up comes before the store.
+            # The links to the store come last, so the messages held up arrive first.
             for link in reversed(links):
                 self.network.mend(*link)
 
