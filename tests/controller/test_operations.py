@@ -217,6 +217,32 @@ def test_readiness_writes_at_most_once_a_second(
     assert len(probes) == 1
 
 
+def test_readiness_waits_for_a_probe_that_another_client_has_begun(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core, "PROBE_MOST_S", DEADLINE_S)
+
+    async def run() -> list[int]:
+        begun, goes_on = asyncio.Event(), asyncio.Event()
+
+        async def probe() -> None:
+            begun.set()
+            await goes_on.wait()
+
+        monkeypatch.setattr(client.store, "probe", probe)
+        transport = httpx.ASGITransport(client.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            first = asyncio.create_task(http.get("/readyz"))
+            await begun.wait()
+            second = asyncio.create_task(http.get("/readyz"))
+            for _ in range(1000):
+                await asyncio.sleep(0)
+            goes_on.set()
+            return [(await one).status_code for one in (first, second)]
+
+    assert asyncio.run(run()) == [200, 200]
+
+
 def test_readiness(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(core, "PROBE_S", 0.0)
     said = client.call("GET", "/readyz")

@@ -150,7 +150,7 @@ class Service:
         self.refusals = Refusals()
         self._probed_s = self._denied_full_s = float("-inf")
         """The time of the last probe, and that when the allowance of DENIED_BURST is full again."""
-        self._writable = False
+        self._probing: asyncio.Task[bool] | None = None
         self.closing = asyncio.Event()
         """Set when streams should end, before the service stops."""
         self.lifecycle = asyncio.Lock()
@@ -313,16 +313,26 @@ class Service:
         return min(newest, max(self._loaded, self._sync.complete()))
 
     async def writable(self) -> bool:
-        """Whether the store takes writes; the answer is at most PROBE_S old."""
+        """Whether the store takes writes, by a probe that is at most PROBE_S old or under way.
+
+        A call during a probe waits for it, so that no client's probe is another one's wrong answer.
+        """
         now_s = time.monotonic()
-        if now_s - self._probed_s >= PROBE_S:
+        probing = self._probing
+        if probing is None or (probing.done() and now_s - self._probed_s >= PROBE_S):
             self._probed_s = now_s
-            self._writable = False
-            with contextlib.suppress(StoreError, TimeoutError):
-                async with asyncio.timeout(PROBE_MOST_S):
-                    await self.store.probe()
-                self._writable = True
-        return self._writable
+            probing = self._probing = asyncio.create_task(self._probe(), name="probe")
+        if not probing.done():
+            # `wait` does not cancel the probe if this caller is cancelled: others may wait for it.
+            await asyncio.wait([probing])
+        return probing.result()
+
+    async def _probe(self) -> bool:
+        with contextlib.suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(PROBE_MOST_S):
+                await self.store.probe()
+            return True
+        return False
 
     def count_denied(self, cause: str, message: str, data: Mapping[str, Any]) -> None:
         """Count a denied request; record an event, unless there were many of late."""
