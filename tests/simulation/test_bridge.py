@@ -1,10 +1,11 @@
 """Tests of the model of a bridge, of byte streams and of threads, and a fault found with them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import pytest
 import streams
@@ -14,11 +15,22 @@ from network import Network
 from pacer_controller.config import OpenVSwitchConfig, switch_from
 from pacer_controller.openvswitch import OpenVSwitch
 from pacer_controller.openvswitch.flows import FLOWS, queue_row
-from pacer_controller.openvswitch.openflow import OpenFlow, OpenFlowError, StaleRoleError
+from pacer_controller.openvswitch.openflow import (
+    BATCH,
+    OpenFlow,
+    OpenFlowError,
+    StaleRoleError,
+)
 from pacer_controller.openvswitch.ovsdb import Database, OvsdbError
-from pacer_controller.rows import Change, Op, Rows, row
+from pacer_controller.rows import Change, Op, Rows, by_key, row
 from pacer_controller.schemas import ClassSpec
-from pacer_controller.southbound import DriverContext, NotHeldError, State, Unfenced
+from pacer_controller.southbound import (
+    DriverContext,
+    NotHeldError,
+    Refusal,
+    State,
+    Unfenced,
+)
 from pacer_controller.stores.base import epoch_above
 from pacer_controller.stores.etcd.assignment import Member, assign
 
@@ -181,6 +193,54 @@ def test_a_right_that_ends_while_the_database_is_read_is_not_used(
         assert rate_of(bridge) == []
 
     run(loop, work)
+
+
+class _Ending(Unfenced):
+    """A right that may end."""
+
+    held = True
+
+    async def becomes(self, held: bool) -> None:
+        """Wait for the right, or its end."""
+        while self.held is not held:
+            await asyncio.sleep(0.01)
+
+
+def test_a_right_that_ends_during_a_long_write_ends_the_write(
+    loop: SimulatedLoop, bridge: Bridge
+) -> None:
+    config = switch_from(bridge.name, bridge.settings)
+    assert isinstance(config, OpenVSwitchConfig)
+    tenure = _Ending()
+    rows = by_key(
+        row(
+            FLOWS,
+            {"eth_type": number},
+            "classify",
+            {"queue": 1},
+            priority=5,
+            owner=f"flow {number}",
+        )
+        for number in range(1, 2 * BATCH + 2)
+    )
+    write = OpenFlow.write
+
+    async def late(self: OpenFlow, pending: Sequence[Change]) -> list[Refusal]:
+        refused = await write(self, pending)
+        tenure.held = False
+        return refused
+
+    async def work() -> None:
+        driver = OpenVSwitch(config, DriverContext(lambda: rows, tenure=tenure))
+        running = asyncio.create_task(driver.run())
+        await tenure.becomes(False)
+        await asyncio.sleep(1)
+        assert driver.state is State.BACKUP
+        assert len(bridge._state.flows) == BATCH
+        running.cancel()
+
+    with mock.patch.object(OpenFlow, "write", late):
+        run(loop, work)
 
 
 def test_a_change_whose_answer_is_lost_is_kept_for_later(

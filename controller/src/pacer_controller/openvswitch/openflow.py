@@ -26,7 +26,7 @@ ECHO_S = 2.0
 """Longest wait for the reply to an echo request, in seconds."""
 
 BATCH = 500
-"""Changes between two barriers."""
+"""Most changes before a barrier."""
 
 REPLIES_MOST = 4096
 """Most messages of one answer, of at most 64 KB each; more end the connection."""
@@ -244,28 +244,26 @@ class OpenFlow:
         await self._ask(parser.OFPEchoRequest(_PROTOCOL), ECHO_S)
 
     async def write(self, pending: Sequence[Change]) -> list[Refusal]:
-        """Write changes of flows and meters in order; return the refusals.
+        """Write at most BATCH changes of flows and meters in order; return the refusals.
 
         Raises:
             OpenFlowError: the connection is gone; it is unknown which changes were made.
 
         """
         refused: list[Refusal] = []
-        for start in range(0, len(pending), BATCH):
-            batch = pending[start : start + BATCH]
-            self._errors.clear()
-            xids = {self._send(_message(change)): change for change in batch}
-            # No reply has been received yet, since nothing was awaited after the first was sent.
-            self._in_doubt = set(xids)
-            await self._ask(parser.OFPBarrierRequest(_PROTOCOL))
-            for xid, change in xids.items():
-                error = self._errors.get(xid)
-                if error is not None and (error.type, error.code) == _DEMOTED:
-                    raise OpenFlowError("another controller is master of the bridge")
-                if error is not None:
-                    full = (error.type, error.code) in _FULL
-                    text = f"OpenFlow error type {error.type}, code {error.code}"
-                    refused.append(Refusal(change.row, text, full))
+        self._errors.clear()
+        xids = {self._send(_message(change)): change for change in pending}
+        # No reply has been received yet, since nothing was awaited after the first was sent.
+        self._in_doubt = set(xids)
+        await self._ask(parser.OFPBarrierRequest(_PROTOCOL))
+        for xid, change in xids.items():
+            error = self._errors.get(xid)
+            if error is not None and (error.type, error.code) == _DEMOTED:
+                raise OpenFlowError("another controller is master of the bridge")
+            if error is not None:
+                full = (error.type, error.code) in _FULL
+                text = f"OpenFlow error type {error.type}, code {error.code}"
+                refused.append(Refusal(change.row, text, full))
         return refused
 
     async def read_flows(self) -> tuple[list[Row], dict[Key, Count]]:

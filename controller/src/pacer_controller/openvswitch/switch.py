@@ -11,7 +11,12 @@ from typing import Any, TypeVar
 
 from pacer_controller.config import OpenVSwitchConfig
 from pacer_controller.openvswitch import flows, refusals
-from pacer_controller.openvswitch.openflow import OpenFlow, OpenFlowError, StaleRoleError
+from pacer_controller.openvswitch.openflow import (
+    BATCH,
+    OpenFlow,
+    OpenFlowError,
+    StaleRoleError,
+)
 from pacer_controller.openvswitch.ovsdb import (
     BridgePort,
     Database,
@@ -384,16 +389,21 @@ class OpenVSwitch:
         self._find_failed()
 
     async def _write(self, connection: OpenFlow, pending: Sequence[Change]) -> list[Refusal]:
-        """Write flows and meters, if this controller may write at this moment.
+        """Write flows and meters while this controller may write; return the refusals.
 
         Raises:
-            NotHeldError: it may not.
+            NotHeldError: it may not, or no longer; the changes before may have been made.
             OpenFlowError: the connection is gone.
 
         """
-        if not self._context.tenure.held:
-            raise NotHeldError(self.config.name)
-        return await connection.write(pending)
+        refused: list[Refusal] = []
+        for start in range(0, max(1, len(pending)), BATCH):
+            # The answer to the batch before may have been late by any time.
+            if not self._context.tenure.held:
+                raise NotHeldError(self.config.name)
+            if pending:
+                refused += await connection.write(pending[start : start + BATCH])
+        return refused
 
     def _find_failed(self) -> None:
         """Collect the resources that the switch does not have, and report new ones."""
