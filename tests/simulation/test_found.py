@@ -353,8 +353,12 @@ def test_a_reader_is_not_told_that_memory_is_current_when_writes_were_dropped(
             await waiting
         if how == "stops":
             sync.entry(Entry("a", 8))
+        # A later reader is not told so either.
+        for only in (None, "a"):
             with pytest.raises(StoreError):
-                await sync.caught_up()
+                await sync.caught_up(only)
+        if how != "stops":
+            await sync.caught_up("b")
 
     run(loop, work())
 

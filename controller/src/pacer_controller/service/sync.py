@@ -37,17 +37,6 @@ BEFORE_S = 2.0
 """Longest wait for the feed to tell of others' writes before a write of this controller."""
 
 
-class _Line(deque[Entry]):
-    """The queued writes to a switch.
-
-    Attributes:
-        given_up: whether some of them were dropped, and are not in memory.
-
-    """
-
-    given_up = False
-
-
 class Synced(Protocol):
     """The part of the service that other controllers' writes concern."""
 
@@ -85,11 +74,14 @@ class Sync:
 
     def __init__(self, service: Synced) -> None:
         self._service = service
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[str, deque[Entry]] = {}
+        """The queued writes, by switch."""
         self._newest: dict[str, int] = {}
         """The revision of the newest write that the feed has told of, by switch."""
         self._told_to = 0
         """The revision up to which the feed has told of all writes since the start; 0: of none."""
+        self._lost: set[str] = set()
+        """The switches of which memory lacks a write, after an error, until the program ends."""
         self._taken = asyncio.Event()
         self._told = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -108,7 +100,7 @@ class Sync:
             # This controller's own write is already in memory.
             return
         if line is None:
-            line = self._lines[entry.switch] = _Line()
+            line = self._lines[entry.switch] = deque()
             work = self._serve(entry.switch, line)
             task = asyncio.create_task(work, name=f"sync {entry.switch or 'switches'}")
             self._tasks.add(task)
@@ -138,9 +130,12 @@ class Sync:
             await self._taken.wait()
         if self._stopped:
             raise StoreError("this controller ends, and no longer follows the others")
-        for switch, line, _ in told:
-            if line.given_up:
-                raise StoreError(f"writes to switch {switch} could not be taken from the store")
+        lost = self._lost if only is None else self._lost & {only, SWITCHES}
+        if lost:
+            names = ", ".join(sorted(switch or "the list of switches" for switch in lost))
+            raise StoreError(
+                f"writes to {names} could not be taken from the store: start this controller anew"
+            )
 
     def complete(self) -> int:
         """Return a revision up to which all writes since the start are in memory."""
@@ -163,7 +158,7 @@ class Sync:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._wake()
 
-    async def _serve(self, switch: str, line: _Line) -> None:
+    async def _serve(self, switch: str, line: deque[Entry]) -> None:
         """Apply the queued writes to a switch, until none waits."""
         try:
             while line:
@@ -178,7 +173,8 @@ class Sync:
                         if switch not in self._service.switches:
                             self._take_unmanaged(switch, line)
         except Exception:
-            line.given_up = True
+            if self._service.base_of(switch) < self._newest[switch]:
+                self._lost.add(switch)
             _LOG.exception("writes of other controllers to %s could not be taken", switch)
         finally:
             del self._lines[switch]
