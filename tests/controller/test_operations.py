@@ -181,6 +181,11 @@ def test_metrics_of_a_switch_that_is_away(client: Client) -> None:
     assert "pacer_class_accepted_packets_total" not in found
 
 
+def test_a_switch_that_a_request_names_twice_is_read_once(client: Client) -> None:
+    said = client.call("GET", "/v1/stats/stream?switch=s1&switch=wan&switch=s1&count=1").text
+    assert said.count("event: stats") == 2
+
+
 def test_streams_are_limited(start_controller: Start) -> None:
     controller = start_controller(*nobody())
     path = "/v1/events/stream"

@@ -1,9 +1,11 @@
 """Users of the REST interface: tokens, roles, and the authors of changes."""
 
+import contextlib
 import json
 import threading
 from collections.abc import Callable
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from test_operations import CLASS, TOKEN, messages, nobody, private
 from controller_harness import DEADLINE_S, ROOT, Controller, eventually
 from pacer_controller import server, users
 from pacer_controller.api.roles import RULES, allows, enough, needed
+from pacer_controller.api.streams import ONE_USER_STREAMS
 from pacer_controller.cli import render
 from pacer_controller.config import ConfigError
 from pacer_controller.service.core import DENIED_BURST
@@ -278,6 +281,26 @@ def test_without_users_nobody_is_named(client: Client) -> None:
     assert event["data"]["user"] is None
     said = client.call("GET", "/v1/controller").json()
     assert (said["user"], said["role"]) == (None, "all")
+
+
+def test_one_user_does_not_take_all_streams(
+    start_controller: Start, path: Path, tokens: dict[str, str]
+) -> None:
+    controller = start_controller(*nobody(), "--tokens", str(path))
+    limits = httpx.Limits(max_connections=None)
+    stream = partial(httpx.Client.stream, method="GET", url="/v1/events/stream")
+    with (
+        httpx.Client(base_url=controller.url, limits=limits, trust_env=False) as http,
+        contextlib.ExitStack() as stack,
+    ):
+        for _ in range(ONE_USER_STREAMS):
+            opened = stack.enter_context(stream(http, headers=bearer(tokens["read"])))
+            assert opened.status_code == 200
+        with stream(http, headers=bearer(tokens["read"])) as refused:
+            refused.read()
+            assert "of user 'reader' are open" in problem(refused, 503)["detail"]
+        with stream(http, headers=bearer(tokens["all"])) as other:
+            assert other.status_code == 200
 
 
 def test_users_come_and_go_while_the_controller_runs(start_controller: Start, path: Path) -> None:

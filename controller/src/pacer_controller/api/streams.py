@@ -18,12 +18,16 @@ from pacer_controller.problems import FieldError, Problem, invalid, not_found
 from pacer_controller.refusals import Refusals
 from pacer_controller.service import Service
 from pacer_controller.service.managed import Samples
+from pacer_controller.users import User
 
 KEEP_ALIVE_S = 10.0
 RETRY_MS = 1000
 
 MAX_STREAMS = 128
 """Most open streams, of events, statistics and traces together."""
+
+ONE_USER_STREAMS = 64
+"""Most of these of one user, if users have names."""
 
 _DEFAULT_EVENTS = 100
 
@@ -94,40 +98,51 @@ class Streams:
 
     def __init__(self, refusals: Refusals) -> None:
         self._refusals = refusals
-        self._open: set[_Stream] = set()
+        self._open: dict[_Stream, str | None] = {}
+        """The open streams, with the user of each."""
 
-    def open(self, chunks: AsyncIterator[str]) -> StreamingResponse:
+    def open(self, request: Request, chunks: AsyncIterator[str]) -> StreamingResponse:
         """Return a stream of chunks; it is among the open ones until it ends.
 
         Raises:
-            Problem: there are too many.
+            Problem: there are too many, or too many of the request's user.
 
         """
+        found: User | None = request.scope.get("user")
+        user = found.name if found is not None else None
+        own = list(self._open.values()).count(user) if user is not None else 0
+        if own >= ONE_USER_STREAMS:
+            raise self._full(f"{ONE_USER_STREAMS} of user {user!r} are open")
         if len(self._open) >= MAX_STREAMS:
-            self._refusals.count("streams-full")
-            raise Problem(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                "too-many-streams",
-                "There are too many streams",
-                f"{MAX_STREAMS} are open, which is the most; end some",
-            )
-        return _Stream(chunks, self._open)
+            raise self._full(f"{MAX_STREAMS} are open")
+        return _Stream(chunks, self._open, user)
+
+    def _full(self, what: str) -> Problem:
+        self._refusals.count("streams-full")
+        return Problem(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            "too-many-streams",
+            "There are too many streams",
+            f"{what}, which is the most; end some",
+        )
 
 
 class _Stream(StreamingResponse):
-    def __init__(self, chunks: AsyncIterator[str], streams: set["_Stream"]) -> None:
+    def __init__(
+        self, chunks: AsyncIterator[str], streams: dict["_Stream", str | None], user: str | None
+    ) -> None:
         # A proxy must not buffer the stream: events would reach a page late, many at once.
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(chunks, media_type="text/event-stream", headers=headers)
         self._streams = streams
-        streams.add(self)
+        streams[self] = user
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the stream until it ends, or the client disconnects."""
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._streams.discard(self)
+            self._streams.pop(self, None)
 
 
 def add_streams(app: FastAPI, service: Service, log: EventLog, streams: Streams) -> None:
@@ -167,6 +182,7 @@ def add_streams(app: FastAPI, service: Service, log: EventLog, streams: Streams)
         responses=responses(401, 422, 503) | EVENT_STREAM,
     )
     async def event_stream(
+        request: Request,
         switch: SwitchFilter = [],  # noqa: B006
         kind: KindFilter = [],  # noqa: B006
         after: Annotated[
@@ -186,7 +202,7 @@ def add_streams(app: FastAPI, service: Service, log: EventLog, streams: Streams)
                 )
             after = int(last_event_id)
         start = log.last_id if after is None else after
-        return streams.open(_events(service, log, start, kind, switch))
+        return streams.open(request, _events(service, log, start, kind, switch))
 
     @app.get(
         "/v1/events/{id}",
@@ -211,6 +227,7 @@ def add_streams(app: FastAPI, service: Service, log: EventLog, streams: Streams)
         responses=responses(401, 404, 422, 503) | EVENT_STREAM,
     )
     async def statistics_stream(
+        request: Request,
         switch: SwitchFilter = [],  # noqa: B006
         interval_ms: Annotated[
             int, Query(ge=200, le=60_000, description="Time between two readings.")
@@ -226,5 +243,7 @@ def add_streams(app: FastAPI, service: Service, log: EventLog, streams: Streams)
     ) -> StreamingResponse:
         for name in switch:
             service.switch(name)
-        readings = _statistics(service, switch, interval_ms / 1000, count)
-        return streams.open(readings)
+        # One reading of each, however often the request names it.
+        names = list(dict.fromkeys(switch))
+        readings = _statistics(service, names, interval_ms / 1000, count)
+        return streams.open(request, readings)

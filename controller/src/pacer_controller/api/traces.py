@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Query
+from fastapi import FastAPI, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -92,6 +92,7 @@ def add_traces(app: FastAPI, service: Service, streams: Streams) -> None:
         responses=responses(401, 404, 422, 501, 503) | EVENT_STREAM,
     )
     async def traces(
+        request: Request,
         switch: SwitchName,
         match: Annotated[
             str | None,
@@ -111,4 +112,4 @@ def add_traces(app: FastAPI, service: Service, streams: Streams) -> None:
     ) -> StreamingResponse:
         service.switch(switch)
         instructions = await tracing.compiled(match)
-        return streams.open(_traces(service, switch, port, instructions, count))
+        return streams.open(request, _traces(service, switch, port, instructions, count))
