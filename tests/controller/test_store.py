@@ -356,6 +356,30 @@ def test_nobody_catches_up_with_an_etcd_that_is_gone(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_an_etcd_that_is_full_takes_no_writes_and_says_so(tmp_path: Path) -> None:
+    if MISSING:
+        pytest.skip("not run: no etcd (Debian's etcd-server)")
+    members = Members(tmp_path, 1, "--quota-backend-bytes", str(1 << 20))
+    members.start()
+
+    async def fill(store: Store) -> None:
+        for number in range(100):
+            await store.write([], [event(f"{number} {'x' * 50_000}")])
+
+    async def run() -> None:
+        async with opened(members.url()) as store:
+            await store.probe()
+            with pytest.raises(StoreError, match="space exceeded"):
+                await fill(store)
+            with pytest.raises(StoreError, match="space exceeded"):
+                await store.probe()
+
+    try:
+        asyncio.run(run())
+    finally:
+        members.close()
+
+
 def test_of_two_that_plan_on_the_same_revision_one_wins(shared: str) -> None:
     async def run() -> None:
         async with followed(shared) as (one, _), followed(shared) as (two, told):

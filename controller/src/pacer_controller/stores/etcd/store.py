@@ -315,8 +315,9 @@ class EtcdStore:
     async def probe(self) -> None:
         """Check that the cluster takes writes (`base.Store.probe`)."""
         try:
-            # A comparison without a put is enough, since it needs a majority, too.
-            await self._client.transact([etcd.absent(f"{self._prefix}none")], [])
+            # The put is not made, but etcd checks that there is room for it, and asks a majority.
+            key = f"{self._prefix}none"
+            await self._client.transact([etcd.absent(key)], [], [etcd.put(key, "")])
         except EtcdError as error:
             raise StoreError(f"{self.name}: {error}") from None
 
