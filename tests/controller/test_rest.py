@@ -524,6 +524,16 @@ def test_api_page_needs_no_network(client: Client) -> None:
         assert name in page.text
 
 
+def test_the_document_is_rendered_once(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anyone may ask for it, and again and again."""
+    first = client.call("GET", "/openapi.json")
+    assert first.status_code == 200
+    monkeypatch.setattr(client.app, "openapi", lambda: pytest.fail("it is rendered again"))
+    again = client.call("GET", "/openapi.json")
+    assert again.content == first.content
+    assert again.headers["content-type"] == "application/json"
+
+
 def test_openapi_document(client: Client) -> None:
     document = client.call("GET", "/openapi.json").json()
     assert document["openapi"].startswith("3.1")

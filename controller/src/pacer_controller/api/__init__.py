@@ -4,13 +4,14 @@ OpenAPI is at `/openapi.json`, its page at `/docs`; the page needs no network.
 """
 
 import asyncio
+import functools
 import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 from fastapi_offline import FastAPIOffline
 
 from pacer_controller import __version__, dashboard
@@ -109,6 +110,7 @@ def build(
     add_ryu(app, service)
     dashboard.mount(app)
     _describe_problems(app)
+    _serve_document(app)
     return app
 
 
@@ -169,3 +171,19 @@ def _describe_problems(app: FastAPI) -> None:
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _serve_document(app: FastAPI) -> None:
+    """Serve the OpenAPI document from memory.
+
+    It needs no token, and rendering it takes milliseconds of the event loop.
+    """
+    path = app.openapi_url or ""
+    routes = app.router.routes
+    routes[:] = [one for one in routes if getattr(one, "path", None) != path]
+    rendered = functools.cache(lambda: JsonLine(app.openapi()).body)
+
+    async def document(_: Request) -> Response:
+        return Response(rendered(), media_type="application/json")
+
+    app.add_route(path, document, include_in_schema=False)
