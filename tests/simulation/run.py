@@ -20,7 +20,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,7 +52,7 @@ REST_MOST_S = 30.0
 LOOK_S = 0.25
 
 SEEDS_OF_A_WORKER = 200
-"""Seeds that a process runs before another one takes its place."""
+"""Seeds that a process runs, on average, before another one takes its place."""
 
 
 Watch = Callable[[World, Invariants], Coroutine[Any, Any, float]]
@@ -307,6 +307,22 @@ def _one(work: Work) -> tuple[Work, Result]:
     return work, result
 
 
+def results_of(work: Sequence[Work], jobs: int) -> Generator[tuple[Work, Result]]:
+    """Run all work in order, in `jobs` processes at a time.
+
+    The processes are replaced between two blocks of work: `ProcessPoolExecutor`'s own
+    `max_tasks_per_child` can wait forever for a process that has ended.
+    """
+    if jobs == 1:
+        yield from map(_one, work)
+        return
+    block = jobs * SEEDS_OF_A_WORKER
+    for first in range(0, len(work), block):
+        # Unlike multiprocessing.Pool it raises an error if the kernel kills a worker.
+        with ProcessPoolExecutor(jobs, multiprocessing.get_context("forkserver")) as pool:
+            yield from pool.map(_one, work[first : first + block])
+
+
 def report(work: Work, result: Result, *, quick: bool) -> None:
     """Print a seed that fails, with its minimal set of faults."""
     print(f"seed {work.seed} fails, scene {work.scene.name}; digest {result.digest}")
@@ -355,17 +371,7 @@ def main() -> int:
         for violation in result.violations:
             print(violation)
         return 1 if result.violations else 0
-    with contextlib.ExitStack() as stack:
-        results: Iterator[tuple[Work, Result]] = map(_one, work)
-        if given.jobs > 1:
-            # Unlike multiprocessing.Pool it raises an error if the kernel kills a worker.
-            pool = ProcessPoolExecutor(
-                given.jobs,
-                multiprocessing.get_context("forkserver"),
-                max_tasks_per_child=SEEDS_OF_A_WORKER,
-            )
-            stack.callback(pool.shutdown, cancel_futures=True)
-            results = pool.map(_one, work)
+    with contextlib.closing(results_of(work, given.jobs)) as results:
         for done, (one, result) in enumerate(results, 1):
             rests.append(result.rest_s)
             acknowledged += result.acknowledged
@@ -378,7 +384,7 @@ def main() -> int:
                 report(one, result, quick=given.quick)
                 if not given.keep_going:
                     break
-            if done % 500 == 0:
+            if done % 100 == 0:
                 print(f"{done} seeds, {failed} failed", flush=True)
     rests.sort()
     took_s = time.monotonic() - begun_s

@@ -8,8 +8,9 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+import run
 import world
-from world import BRIDGES, CLIENTS_UNTIL_S, ETCD, Scene, scene_of, schedule
+from world import BRIDGES, CLIENTS_UNTIL_S, ETCD, SQLITE, Scene, scene_of, schedule
 
 RUN = Path(__file__).with_name("run.py")
 
@@ -46,6 +47,13 @@ def test_a_hundred_seeds_without_a_violation() -> None:
     done = simulate("--seeds", 100, "--jobs", os.cpu_count() or 1)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "100 seeds, 0 failed" in done.stdout
+
+
+def test_processes_are_replaced_between_blocks_of_seeds() -> None:
+    work = [run.Work(str(number), SQLITE, "") for number in range(1, 6)]
+    with mock.patch.object(run, "SEEDS_OF_A_WORKER", 1):
+        seeds = [one.seed for one, _ in run.results_of(work, 2)]
+    assert seeds == ["1", "2", "3", "4", "5"]
 
 
 @pytest.mark.parametrize("plant", FOUND_BY)
