@@ -7,9 +7,9 @@ A class of pacing_switch is paced at 500 Mbit/s, and a controller changes the ra
 ports for P4Runtime, Thrift and notifications, then at the controller's REST port. Readings with and
 without the flood alternate. The defaults flood each port for a minute in all.
 
-The switch has a core; all others share the rest. Generator and gap meter run at a higher priority
-than what is measured, because they are the instruments. In a network namespace of its own. Needs
-root.
+All processes may use all processors, as they do where a user starts them: the pacing thread has its
+real-time class. Generator and gap meter run at a higher priority than what is measured, because
+they are the instruments. In a network namespace of its own. Needs root.
 
 The table goes beside FILE.json, as Markdown. Compare what is in one row.
 """
@@ -36,7 +36,7 @@ import measures
 from own_namespace import run_inside
 from pacing_switch.wires import WireError, make_wires
 from tables import markdown
-from targets import ROOT, SENDER_CPU, TARGET_CPU, WIRE
+from targets import ROOT, WIRE
 
 for folder in ("controller", "cli"):
     sys.path.insert(0, str(ROOT / "tests" / folder))
@@ -93,7 +93,7 @@ def paced(folder: Path) -> Iterator[tuple[str, Controller, str]]:
     address = f"127.0.0.1:{free_port()}"
     switch = Process(
         [
-            *("taskset", "-c", str(TARGET_CPU), str(pacing_switch()), "--no-p4"),
+            *(str(pacing_switch()), "--no-p4"),
             *("--grpc-server-addr", address, "--cpu-port", "510"),
             *("--thrift-port", str(THRIFT_PORT)),
             *("--notifications-addr", f"tcp://127.0.0.1:{NOTIFICATIONS_PORT}"),
@@ -132,7 +132,7 @@ def reading(seconds: float, url: str, token: str) -> dict[str, Any]:
     changes = Changes(url, token)
     with measures.as_instrument():
         measures.announce()
-        report = measures.gaps(WIRE.receiver, RATE_BPS, seconds, SENDER_CPU)
+        report = measures.gaps(WIRE.receiver, RATE_BPS, seconds, None, None)
     changes.close()
     return {
         "p99_us": report["error_p99_us"],
@@ -169,7 +169,7 @@ def row(
     before = refusals(address, controller)
     for _ in range(options.rounds):
         without.append(reading(options.seconds, controller.url, token))
-        with flood("taskset", "-c", str(SENDER_CPU), *command, user=NOBODY):
+        with flood(*command, user=NOBODY):
             under.append(reading(options.seconds, controller.url, token))
     took_ms = sorted(one for each in under for one in each["took_ms"])
     return {

@@ -73,10 +73,17 @@ def announce() -> None:
         sender.send((macs + _LOCAL_EXPERIMENT).ljust(60, b"\0"))
 
 
-def blast(frame_bytes: int, rate: str, seconds: float, *more: str) -> list[str]:
+def at(cpu: int | None) -> list[str]:
+    """Words before a command that keep it on a processor; None: it may use all."""
+    return [] if cpu is None else ["taskset", "-c", str(cpu)]
+
+
+def blast(
+    frame_bytes: int, rate: str, seconds: float, *more: str, cpu: int | None = SENDER_CPU
+) -> list[str]:
     """Command line of the generator, with `more` options; `frame_bytes` without FCS."""
     return [
-        *("taskset", "-c", str(SENDER_CPU), str(RELEASE / "blaster"), WIRE.sender),
+        *(*at(cpu), str(RELEASE / "blaster"), WIRE.sender),
         *("--src-mac", SOURCE, "--dst-mac", DESTINATION),
         *("--src-ip", SOURCE_ADDRESS, "--dst-ip", DESTINATION_ADDRESS),
         *("--frame-bytes", str(frame_bytes), "--rate-pps", rate, "--seconds", str(seconds)),
@@ -111,15 +118,23 @@ def as_instrument() -> Iterator[None]:
         os.setpriority(os.PRIO_PROCESS, 0, 0)
 
 
-def gaps(receiving: str, rate_bps: int, seconds: float, meter_cpu: int) -> dict[str, Any]:
+def gaps(
+    receiving: str,
+    rate_bps: int,
+    seconds: float,
+    meter_cpu: int | None,
+    sender_cpu: int | None = SENDER_CPU,
+) -> dict[str, Any]:
     """Offers 1.2 times the rate at the sender; returns the gaps measured at `receiving`.
 
-    The meter runs on `meter_cpu`, not on the core of the measured switch.
+    Meter and generator keep to a core that is not the measured switch's; None: they may use all, as
+    the switch may. The generator sleeps between frames: packets of the class wait, so their own
+    spacing does not show in its gaps.
     """
     ideal_ns = FRAME_BYTES_MTU * 8 * 1_000_000_000 / rate_bps
     receiver = subprocess.Popen(
         [
-            *("taskset", "-c", str(meter_cpu), str(RELEASE / "gapmeter"), receiving),
+            *(*at(meter_cpu), str(RELEASE / "gapmeter"), receiving),
             *("--match", "udp-dst=5001", "--ideal-ns", str(ideal_ns)),
             *("--seconds", str(seconds), "--skip", "200"),
         ],
@@ -131,7 +146,13 @@ def gaps(receiving: str, rate_bps: int, seconds: float, meter_cpu: int) -> dict[
     receiver.stderr.readline()  # "ready"
     pps = OFFERED * rate_bps / (FRAME_BYTES_MTU * 8)
     sender = subprocess.Popen(
-        blast(FRAME_BYTES_MTU - FCS_BYTES, f"{pps:.0f}", seconds + 2.0),
+        blast(
+            FRAME_BYTES_MTU - FCS_BYTES,
+            f"{pps:.0f}",
+            seconds + 2.0,
+            *("--spin-us", "0"),
+            cpu=sender_cpu,
+        ),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

@@ -2,7 +2,8 @@
 //!
 //! An independent look at a pacer: run it on the far end of the link. The stamp is taken where the
 //! frame enters the network stack, so this program's own lateness does not matter, as long as its
-//! ring does not overflow (`rx_ring_full` in the report).
+//! ring does not overflow (`rx_ring_full` in the report). So it sleeps between two looks at the ring:
+//! a thread that waits for each frame costs the sender of the frame a wake-up.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -15,6 +16,9 @@ use wiretools::select::Condition;
 
 /// 8 bytes each.
 const MAX_PACKETS: usize = 50_000_000;
+/// Time between two looks at the ring, ns. The default ring holds the frames of two such times at
+/// 800,000 frames per second.
+const LOOK_NS: u64 = 10_000_000;
 
 /// Measures gaps between received frames.
 #[derive(Parser, Debug)]
@@ -89,7 +93,6 @@ fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
     let mut port = Port::open(&options.interface, &port_options)?;
     let mut waiter = Waiter::new(WaiterOptions::default())?;
     waiter.end_on_signals()?;
-    waiter.add(&port)?;
     eprintln!("gapmeter: ready {}", port.name());
 
     let count = options.count.map_or(MAX_PACKETS, |count| count as usize);
@@ -101,9 +104,7 @@ fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
     let mut end_ns = None;
     let mut other_packets = 0;
     'measure: while !arrivals.is_full() {
-        let gives_up_ns = patience_ns.map(|patience_ns| last_ns.saturating_add(patience_ns));
-        let deadline_ns = [end_ns, gives_up_ns].into_iter().flatten().min();
-        let woken = waiter.wait(now_ns, deadline_ns, |_| false)?;
+        let woken = waiter.sleep_until(now_ns, now_ns.saturating_add(LOOK_NS))?;
         now_ns = clock::now_ns();
         while let Some(frame) = port.receive(now_ns) {
             if !options
@@ -136,9 +137,7 @@ fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
         if woken.signal.is_some() || over {
             break;
         }
-        if woken.error
-            && let Some(error) = port.take_error()
-        {
+        if let Some(error) = port.take_error() {
             eprintln!("gapmeter: {}: {error}", port.name());
         }
     }
