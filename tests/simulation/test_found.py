@@ -1,7 +1,8 @@
-"""The faults that the simulation has found in the store on etcd, each as its smallest story."""
+"""The faults that the simulation has found in the controller, each as its smallest story."""
 
 import asyncio
 import contextlib
+import errno
 import json
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
@@ -10,16 +11,36 @@ from typing import Any, cast
 from unittest import mock
 
 import pytest
+import vfs
+from disk import Disk, Failing
 from etcd import Cluster
 from loop import Process, SimulatedLoop
+from pacer_controller.config import switch_from
 from pacer_controller.records import ClassRecord, ResourceChange
+from pacer_controller.rows import Rows
 from pacer_controller.schemas import ClassSpec
+from pacer_controller.service import Service
+from pacer_controller.service.bulk import put_whole_state, whole_state
+from pacer_controller.service.checks import NO_CONDITION
+from pacer_controller.service.managed import Origin
+from pacer_controller.service.switches import put_switch
 from pacer_controller.service.sync import Sync, _joined
-from pacer_controller.stores import Entry, StaleError, Status, StoreError, UncertainError, Written
+from pacer_controller.southbound import Refusal, SwitchRefusedError
+from pacer_controller.state_schema import P4RuntimeSpec, StateSpec
+from pacer_controller.stores import (
+    Entry,
+    SqliteStore,
+    StaleError,
+    Status,
+    StoreError,
+    UncertainError,
+    Written,
+)
 from pacer_controller.stores.etcd import mirror, operations
 from pacer_controller.stores.etcd import store as etcd_store
 from pacer_controller.stores.etcd.client import Access, EtcdError
 from pacer_controller.stores.etcd.store import EtcdStore
+from world import COMPILED, STATE
 
 PREFIX = "/pacer/"
 EVENT = {"time": "2026-01-01T00:00:00Z", "kind": "change", "switch": "a", "data": {}}
@@ -437,3 +458,80 @@ def test_of_several_entries_of_one_revision_none_is_passed_over() -> None:
     first, second = classes("a", 2)
     line = deque([Entry("a", 7), Entry("a", 9, [first]), Entry("a", 9, [second])])
     assert _joined(line, 7) == ([first, second], 9)
+
+
+def document(rate: str, other: str) -> StateSpec:
+    """Return a state of the switch of the configuration, and of one that a request makes."""
+    of_classes = {"classes": {"video": {"rate": rate}}}
+    device = {"switch": {"address": f"{other}:9559"}}
+    return StateSpec.model_validate({"switches": {"s0": of_classes, other: of_classes | device}})
+
+
+async def replace(service: Service, state: StateSpec) -> None:
+    """Replace the whole state."""
+    await put_whole_state(service, state, NO_CONDITION, Origin(), dry_run=False)
+
+
+@pytest.mark.parametrize("call", ["write", "sync"])
+def test_a_refused_change_that_the_disk_does_not_let_go_is_not_undone_for_readers(
+    loop: SimulatedLoop, call: str
+) -> None:
+    """They have seen it in the file, and would see it again after the restart."""
+    disk = loop.node("c0").disk = Disk("test")
+    shown: list[Any] = []
+    events: list[list[str]] = []
+
+    def made() -> Service:
+        """Start a controller without connections to its switches."""
+        switches = [switch_from("s0", {"address": "s0:9559"})]
+        service = Service(switches, COMPILED, SqliteStore(STATE))
+        show(service)
+        return service
+
+    def show(service: Service) -> None:
+        shown.append(whole_state(service))
+        events.append([one["message"] for one in service.events.select()])
+
+    async def first() -> None:
+        service = made()
+        await replace(service, document("1Mbit", "old"))
+        show(service)
+
+        async def refuses(_: Rows, after: Rows, **__: Any) -> bool:
+            show(service)
+            disk.failing[call] = Failing(errno.EIO, once=True)
+            raise SwitchRefusedError([Refusal(next(iter(after.values())), "no", table_full=False)])
+
+        with mock.patch.object(service.switch("s0").driver, "apply", refuses):
+            with pytest.raises(UncertainError, match="could not be taken back"):
+                await replace(service, document("2Mbit", "new"))
+            show(service)
+            # If the file no longer has it, this would acknowledge what is gone after the restart.
+            with pytest.raises(StoreError, match="start the controller anew"):
+                await service.put("s0", "class", "video", ClassSpec(rate=2_000_000))
+            with pytest.raises(StoreError, match="start the controller anew"):
+                await replace(service, document("2Mbit", "new"))
+            same = P4RuntimeSpec(address="new:9559")
+            with pytest.raises(StoreError, match="start the controller anew"):
+                await put_switch(service, "new", same, NO_CONDITION, Origin())
+
+    async def again() -> None:
+        made()
+
+    with vfs.installed(loop):
+        for life in (first, again):
+            process = Process(loop, loop.node("c0"))
+            loop.run_until_complete(process.spawn(life()))
+            process.end()
+    _, before, refused, after, restarted = shown
+    assert set(before["switches"]) == {"s0", "old"}
+    # While it is refused, the list of switches is still the former one.
+    assert refused["switches"]["s0"]["classes"]["video"]["rate"] == "2Mbit"
+    assert set(after["switches"]) == {"s0", "new"}
+    assert after["switches"]["s0"] == refused["switches"]["s0"]
+    if call == "write":
+        assert restarted == after
+        assert events[-1] == events[-2]
+    else:
+        # A failed sync may have taken the change back after all.
+        assert restarted in (before, after)

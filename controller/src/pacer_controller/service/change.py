@@ -85,6 +85,11 @@ class Staged:
         ]
         self.found.settle(self.changes, base)
 
+    def keep(self, revision: int, base: int) -> None:
+        """Record that all changes are stored (`stored`), and let `undo` have no effect."""
+        self.stored(revision, base)
+        self.changes = []
+
     def difference(self) -> tuple[Rows, Rows]:
         """Return the entries of the changed resources before and after the changes."""
         wanted = self.found.wanted

@@ -3,10 +3,11 @@
 A change goes through four steps under the switch's lock. The request plans it against desired
 state. Desired state and entries change in memory (`Staged`). The store gets the change with its
 audit event. The switch gets the difference; a disconnected switch gets it when it reconnects. If
-the switch refuses the change, it is undone, so desired state never holds a change that its switch
-refused. A change that depends on a newer write of another controller is undone (`StaleError`), and
-the request plans it again. Other earlier writes of other controllers are applied first
-(`Sync.take_before`). If another controller drives the switch, that controller writes the change.
+the switch refuses the change, it is undone, so desired state holds no change that its switch
+refused, unless the store cannot undo it (`KeptError`). A change that depends on a newer write of
+another controller is undone (`StaleError`), and the request plans it again. Other earlier writes of
+other controllers are applied first (`Sync.take_before`). If another controller drives the switch,
+that controller writes the change.
 
 Requests that wait for the lock form a batch. They plan one after another, each against the changes
 that the others have staged. One transaction and one write to the switch then make them together. If
@@ -61,7 +62,19 @@ class KeptError(UncertainError):
     """The switch refused a change that could not be taken back from the store.
 
     It is stored, unless the store does not answer, and the state of its switch is `failed`.
+
+    Attributes:
+        written: the write, if it stays in memory, too; None: the feed brings it back.
+
     """
+
+    def __init__(self, text: str, written: Written | None) -> None:
+        super().__init__(text)
+        self.written = written
+
+
+_Kept = list[tuple[StoreError, Written | None]]
+"""The error of a write that could not be taken back, and `KeptError.written`; empty: none."""
 
 
 class Committer:
@@ -212,12 +225,12 @@ class Committer:
             StoreError: nothing was changed.
 
         """
-        kept: list[StoreError] = []
+        kept: _Kept = []
         try:
             return await self._make(staged, drafts, settings, forgotten, bases, kept, whole=whole)
         except RefusedProblem as problem:
-            if kept:
-                raise KeptError(problem.detail.removesuffix(_UNDONE) + _KEPT) from kept[0]
+            for error, written in kept:
+                raise KeptError(problem.detail.removesuffix(_UNDONE) + _KEPT, written) from error
             raise
 
     async def _make(
@@ -227,11 +240,11 @@ class Committer:
         settings: SwitchSettings | None,
         forgotten: Sequence[ResourceChange],
         bases: Mapping[str, int] | None,
-        kept: list[StoreError],
+        kept: _Kept,
         *,
         whole: bool,
     ) -> Written:
-        """Make changes (`make`); `kept` receives the error if they could not be taken back."""
+        """Make changes (`make`); `kept` is filled if they could not be taken back."""
         changes = [*(change for one in staged for change in one.changes), *forgotten]
         former: dict[str, Any] = {}
         async with contextlib.AsyncExitStack() as undo:
@@ -289,10 +302,10 @@ class Committer:
         changes: Sequence[ResourceChange],
         drafts: Sequence[Event],
         switches: SwitchSettings,
-        kept: list[StoreError],
+        kept: _Kept,
         whole: bool,
     ) -> None:
-        """Undo a write to the store; `kept` receives the error if it stays."""
+        """Undo a write to the store; `kept` is filled if it stays."""
         await asyncio.wait([writing])
         if writing.exception() is not None:
             return
@@ -306,13 +319,23 @@ class Committer:
                 changes, written, drafts, switches, written.bases, whole=whole
             )
         except StoreError as error:
-            # Another controller has planned on the write, or etcd does not answer. The write
-            # stays, and the feed brings it back into memory. A file is read again at the restart.
             _LOG.warning("a change that a switch refused is stored: %s", error)
-            kept.append(error)
+            if self._store.shared:
+                # Another controller has planned on the write, or etcd does not answer. The write
+                # stays, and the feed brings it back into memory.
+                for one in staged:
+                    one.undo()
+                    one.found.moved_to(0)
+                kept.append((error, None))
+                return
+            # A file has no feed, and holds the write. Readers may have seen it, and see it again
+            # after the restart, so they must not see the former state between.
             for one in staged:
-                one.undo()
-                one.found.moved_to(0)
+                base = written.bases.get(one.found.name, one.found.last_change)
+                one.keep(written.revision, base)
+                one.found.driver.mend()
+            self._events.publish(written.numbers, drafts)
+            kept.append((error, written))
             return
         self._events.drop(written.numbers)
         for one in staged:

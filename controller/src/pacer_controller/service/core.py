@@ -436,7 +436,12 @@ class Service:
         return errors
 
     async def attempts(self) -> AsyncIterator["Attempt"]:
-        """Yield attempts at a change, until one needs no repetition (`Attempt`)."""
+        """Yield attempts at a change, until one needs no repetition (`Attempt`).
+
+        Raises:
+            StoreError: there was nothing to change, but the file may differ from memory.
+
+        """
         current = not self.store.shared
         for number in range(ATTEMPTS):
             attempt = Attempt(last=number == ATTEMPTS - 1, current=current)
@@ -447,6 +452,10 @@ class Service:
             elif attempt.overtaken:
                 await attempt.caught_up()
             else:
+                if attempt.idle and self.store.broken is not None:
+                    # The last write may be in the file or not, so the requested state may be gone
+                    # after the restart.
+                    await self.store.probe()
                 return
 
     async def catch_up(self, only: str | None = None) -> None:

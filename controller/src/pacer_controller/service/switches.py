@@ -11,7 +11,7 @@ from pacer_controller.schemas import stored
 from pacer_controller.service.audit import audit, change_view
 from pacer_controller.service.change import Staged
 from pacer_controller.service.checks import Condition, bottleneck_ports, following, resource_name
-from pacer_controller.service.commit import locked
+from pacer_controller.service.commit import KeptError, locked
 from pacer_controller.service.core import Service
 from pacer_controller.service.managed import ManagedSwitch, Origin
 from pacer_controller.service.views import switch_view
@@ -75,7 +75,9 @@ async def put_switch(
     async for attempt in service.attempts():
         with attempt:
             async with service.lifecycle, locked(list(service.switches.values())):
+                old = service.switches.get(name)
                 result = await _put_switch(service, name, spec, condition, origin)
+                attempt.idle = service.switches.get(name) is old
     return result
 
 
@@ -196,6 +198,7 @@ async def replace_switches(
     Raises:
         Problem: nothing was changed.
         StaleError: nothing was changed; plan it again.
+        UncertainError: the change may be stored.
         StoreError: nothing was changed.
 
     """
@@ -208,7 +211,14 @@ async def replace_switches(
     if settings:
         planned_on[SWITCHES] = service.base_of(SWITCHES)
     drafts = [audit(origin, views)]
-    written = await service.committer.make(staged, drafts, settings, lost, planned_on)
+    kept: KeptError | None = None
+    try:
+        written = await service.committer.make(staged, drafts, settings, lost, planned_on)
+    except KeptError as error:
+        if error.written is None:
+            raise
+        # It stays as a whole: the resources and the list of switches.
+        written, kept = error.written, error
     gone = [*leaving, *(old for name in new if (old := service.switches.get(name)) is not None)]
     # The switches and the list's revision change at once, for a reader of both.
     service.note_base(SWITCHES, written.bases.get(SWITCHES, service.base_of(SWITCHES)))
@@ -222,4 +232,6 @@ async def replace_switches(
     await service.halt(gone)
     for found in new.values():
         service.launch(found)
+    if kept is not None:
+        raise kept
     return written

@@ -284,7 +284,7 @@ class SqliteStore:
                 lambda: self._write(back, (), switches or {}, bases, written.numbers)
             )
         except StoreError as error:
-            # The file has a change that the caller has undone in memory.
+            # The file may have a change that its switch refused; the next start reads which.
             self.broken = self.broken or str(error)
             raise
 
