@@ -783,8 +783,21 @@ def test_the_command_migrates(
     assert "is not empty" in capsys.readouterr().err
 
 
+def test_the_command_migrates_nothing_from_a_store_that_is_not_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong name must not look like a copy: controllers of an empty store empty the switches."""
+    missing, empty, target = (f"sqlite:{tmp_path / name}" for name in ("missing", "empty", "to"))
+    assert server.main(["migrate", missing, target]) == 2
+    assert "missing: there is no such file" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+    with_store(empty, lambda store: store.write([]))
+    assert server.main(["migrate", empty, target]) == 2
+    assert "empty has no switches and no resources" in capsys.readouterr().err
+
+
 def test_a_store_must_be_named_rightly() -> None:
-    for wrong in ("postgres://x", "etcd://", "etcd://host", "etcd://host:1/p?x"):
+    for wrong in ("sqlite:", "postgres://x", "etcd://", "etcd://host", "etcd://host:1/p?x"):
         with pytest.raises(StoreError, match="want sqlite:PATH or etcd://"):
             asyncio.run(open_store(wrong))
 
@@ -836,7 +849,7 @@ def test_one_controller_owns_a_file(tmp_path: Path) -> None:
     path = str(tmp_path / "state")
     with SqliteStore(path) as store:
         asyncio.run(store.write([put(VIDEO)]))
-        with pytest.raises(StoreError, match="locked"):
+        with pytest.raises(StoreError, match="another process uses it"):
             SqliteStore(path)
 
 

@@ -5,8 +5,9 @@ import asyncio
 import contextlib
 import logging
 import sys
+from pathlib import Path
 
-from pacer_controller.config import ConfigError
+from pacer_controller.config import SQLITE, ConfigError
 from pacer_controller.records import ResourceChange
 from pacer_controller.store_options import add_store_options, open_given
 from pacer_controller.stores import Store, StoreError
@@ -30,10 +31,12 @@ async def copy(source: Store, target: Store) -> tuple[int, int]:
     """Copy everything; return the numbers of switches and resources.
 
     Raises:
-        StoreError: the target is not empty, or a store cannot be used.
+        StoreError: the source is empty, the target is not, or a store cannot be used.
 
     """
-    if target.switches() or any(any(target.desired(one).all()) for one in target.known()):
+    if not source.switches() and not _has_resources(source):
+        raise StoreError(f"{source.name} has no switches and no resources: name another one")
+    if target.switches() or _has_resources(target):
         raise StoreError(f"{target.name} is not empty: name another prefix or file")
     names = dict.fromkeys((*source.switches(), *source.known()))
     changes = [
@@ -42,14 +45,28 @@ async def copy(source: Store, target: Store) -> tuple[int, int]:
         for kind, of, record in source.desired(name).all()
     ]
     settings = {name: (one, 0) for name, (one, _) in source.switches().items()}
-    if changes or settings:
-        # The records get revisions of the target, so that its next ones are higher.
-        fresh = [change.unstored() for change in changes]
-        await target.write(fresh, (), settings)
+    # The records get revisions of the target, so that its next ones are higher.
+    await target.write([change.unstored() for change in changes], (), settings)
     return len(names), len(changes)
 
 
+def _has_resources(store: Store) -> bool:
+    return any(any(store.desired(name).all()) for name in store.known())
+
+
+def _check_there(url: str) -> None:
+    """Check that the file of a store exists, which opening it would create.
+
+    Raises:
+        ConfigError: there is no such file.
+
+    """
+    if url.startswith(SQLITE) and not Path(url.removeprefix(SQLITE)).exists():
+        raise ConfigError(f"{url}: there is no such file")
+
+
 async def _migrate(arguments: argparse.Namespace) -> None:
+    _check_there(arguments.source)
     async with contextlib.AsyncExitStack() as stack:
         stores = []
         for url in (arguments.source, arguments.target):

@@ -73,8 +73,9 @@ async def open_store(
             be used.
 
     """
-    if url.startswith("sqlite:"):
-        return SqliteStore(url.removeprefix("sqlite:"))
+    kind, _, path = url.partition(":")
+    if kind == "sqlite" and path:
+        return SqliteStore(path)
     found = _ETCD.fullmatch(url)
     members = found["members"].split(",") if found is not None else []
     if found is None or not all(_MEMBER.fullmatch(member) for member in members):

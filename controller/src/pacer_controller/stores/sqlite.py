@@ -117,7 +117,11 @@ class SqliteStore:
             self._read_all()
             self._kept = self._db.execute("SELECT count(*) FROM events").fetchone()[0]
         except (sqlite3.Error, OSError, ValueError) as error:
-            raise StoreError(f"{self.name}: {error}") from error
+            code = getattr(error, "sqlite_errorcode", None)
+            used = "another process uses it: stop that controller, or name another file"
+            raise StoreError(
+                f"{self.name}: {used if code == sqlite3.SQLITE_BUSY else error}"
+            ) from error
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
 
     @property
