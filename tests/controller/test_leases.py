@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -170,6 +171,32 @@ def test_an_event_loop_that_stands_still_gives_its_switches_up(members: Members)
         await client.close()
 
     asyncio.run(run())
+
+
+def test_an_outage_of_etcd_is_two_lines_in_the_log(
+    members: Members, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A renewal is tried ten times a second."""
+    caplog.set_level(logging.INFO, logger="pacer_controller")
+
+    async def run() -> None:
+        client = EtcdClient(Access(["127.0.0.1:1"]))
+        renewal = Renewal(client, LEASE_S, lambda: 100.0, lambda: None)
+        renewal.term = Term(7, 100.0 + LEASE_S)
+        for _ in range(3):
+            await renewal._keep_once()
+        await client.close()
+        renewal._client = client = EtcdClient(Access(members.endpoints))
+        await renewal._keep_once()
+        await client.close()
+
+    asyncio.run(run())
+    first, *others = [
+        text for text in caplog.messages if text.startswith("the renewal of the lease:")
+    ]
+    assert "127.0.0.1:1" in first
+    assert "\n" not in first
+    assert others == ["the renewal of the lease: etcd answers again, after 3 failures"]
 
 
 def test_keys_under_a_former_lease_are_no_right_to_write(members: Members) -> None:

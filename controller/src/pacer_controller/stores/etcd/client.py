@@ -340,13 +340,18 @@ class EtcdClient:
                 finally:
                     stream.cancel()
             if answer is grpc.aio.EOF:
-                raise EtcdError("the renewal of a lease was not answered", certain=False)
+                raise EtcdError("etcd: ended the call without an answer", certain=False)
             return int(answer.TTL)
-        except (TimeoutError, grpc.aio.AioRpcError, EtcdError) as error:
-            if isinstance(error, grpc.aio.AioRpcError):
-                self._forget_token(error, metadata)
+        except grpc.aio.AioRpcError as error:
+            self._forget_token(error, metadata)
             self._leave(at)
-            raise EtcdError(f"the renewal of a lease: {error}", certain=False) from None
+            raise _failed(error) from None
+        except TimeoutError:
+            self._leave(at)
+            raise EtcdError("etcd: does not answer in time", certain=False) from None
+        except EtcdError:
+            self._leave(at)
+            raise
 
     async def watch(self, prefix: str, start: int) -> AsyncGenerator[Any, None]:
         """Yield answers with the events of the keys with a prefix, from a revision on.

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pacer_controller.stores.etcd.client import EtcdClient, EtcdError
+from pacer_controller.stores.etcd.outage import Outage
 
 _LOG = logging.getLogger(__name__)
 
@@ -74,6 +75,7 @@ class Renewal:
         self._lease_s = lease_s
         self._clock = clock
         self._changed = changed
+        self._outage = Outage(_LOG, "the renewal of the lease")
         self.term = Term()
         self.alive_s = clock()
 
@@ -99,13 +101,14 @@ class Renewal:
                 ttl_s = await self._client.keep_alive(lease, self._lease_s / RENEWALS)
             else:
                 lease, ttl_s = await self._client.grant(self._lease_s), self._lease_s
+            self._outage.over()
             if ttl_s > 0:
                 self._enter(Term(lease, asked_s + ttl_s - MARGIN_S))
                 return self._lease_s / RENEWALS
             _LOG.warning("the lease of this controller has ended: others may drive its switches")
             self._enter(Term())
         except (EtcdError, OSError) as error:
-            _LOG.warning("%s", error)
+            self._outage.failed(error)
         except Exception:
             # The loop must go on: without a lease this controller drives no switch.
             _LOG.exception("the lease could not be kept")

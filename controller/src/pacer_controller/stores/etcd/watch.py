@@ -10,6 +10,7 @@ from pacer_controller.stores.base import StoreError
 from pacer_controller.stores.etcd import client as etcd
 from pacer_controller.stores.etcd.client import CompactedError, EtcdClient, EtcdError
 from pacer_controller.stores.etcd.mirror import Mirror
+from pacer_controller.stores.etcd.outage import Outage
 
 _LOG = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ class Watch:
         self._client = client
         self._mirror = mirror
         self._name = name
+        self._outage = Outage(_LOG, name)
         self._progress = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
         self._asking: asyncio.Task[None] | None = None
@@ -59,13 +61,14 @@ class Watch:
                 watching = self._client.watch(mirror.prefix, mirror.seen + 1)
                 async with contextlib.aclosing(watching) as answers:
                     async for answer in answers:
+                        self._outage.over()
                         await mirror.take(answer)
                         if answer.events:
                             self._advance(answer.events[-1].kv.mod_revision)
             except CompactedError:
                 await self._load_again()
             except (EtcdError, OSError) as error:
-                _LOG.warning("%s: %s", self._name, error)
+                self._outage.failed(error)
             except Exception:
                 # The state in memory may differ from etcd's: read it again.
                 _LOG.exception("%s: not understood", self._name)
