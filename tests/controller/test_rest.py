@@ -446,9 +446,11 @@ def test_unknown_switch(client: Client) -> None:
 def test_wrong_paths_and_methods(client: Client) -> None:
     assert "/docs lists all paths" in problem(client.call("GET", "/v1/nothing"), 404)["detail"]
     said = problem(client.call("PATCH", CLASS, {}), 405)["detail"]
-    assert "this path takes" in said
+    assert "this path takes DELETE, GET, PUT" in said
     assert "PUT replaces all settings" in said
-    problem(client.call("POST", CLASS), 405)
+    refused = client.call("POST", CLASS)
+    problem(refused, 405)
+    assert refused.headers["allow"] == "DELETE, GET, PUT"
     problem(client.put(CLASS + "%20x", {"rate": "1Mbit"}), 422)
     problem(client.call("GET", "/v1/switches/" + "x" * 65), 422)
 

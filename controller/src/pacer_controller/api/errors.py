@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from pacer_controller.api.common import JsonLine
 from pacer_controller.egress_queues import QUEUES_BY_WORD, QUEUES_IN_PLACE
@@ -70,14 +71,17 @@ def add_error_handlers(app: FastAPI) -> None:
         phrase = HTTPStatus(error.status_code).phrase
         kind = phrase.lower().replace(" ", "-")
         detail = f"{request.method} {request.url.path}"
+        headers = dict(error.headers or {})
         if error.status_code == HTTPStatus.NOT_FOUND:
             detail += ": there is no such path; /docs lists all paths"
         elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            detail += f": this path takes {(error.headers or {}).get('Allow', 'other methods')}"
+            # Starlette names the methods of the first route only; each method here has its own.
+            headers["Allow"] = ", ".join(_methods(request)) or headers.get("Allow", "GET")
+            detail += f": this path takes {headers['Allow']}"
             if request.method == "PATCH":
                 detail += "; PUT replaces all settings"
         response = respond(request.url.path, Problem(error.status_code, kind, phrase, detail))
-        response.headers.update(error.headers or {})
+        response.headers.update(headers)
         return response
 
     @app.exception_handler(StoreError)
@@ -89,7 +93,7 @@ def add_error_handlers(app: FastAPI) -> None:
             detail = "other controllers change the same switch all the time; nothing was changed"
         elif isinstance(error, UncertainError):
             kind, title = "uncertain", "The store does not say whether the state is stored"
-            detail = "read it, or put it again: the change may have been made"
+            detail = "the change may have been made: read the resource, or put it again"
             if isinstance(error, KeptError):
                 detail = str(error)
         return respond(request.url.path, Problem(503, kind, title, detail))
@@ -100,6 +104,16 @@ def add_error_handlers(app: FastAPI) -> None:
         return respond(
             request.url.path, Problem(500, "internal", "The controller has a fault", "see its log")
         )
+
+
+def _methods(request: Request) -> list[str]:
+    """Return the methods of all routes of a request's path."""
+    return sorted(
+        method
+        for route in request.app.routes
+        if route.matches(request.scope)[0] is not Match.NONE
+        for method in getattr(route, "methods", None) or ()
+    )
 
 
 def _resource(path_params: Mapping[str, Any]) -> str:
