@@ -25,6 +25,7 @@ from controller_harness import (
     free_port,
 )
 from pacer_controller import server
+from pacer_controller.cli.main import main
 from pacer_controller.api.streams import MAX_STREAMS
 from pacer_controller.p4rt import P4Switch
 from pacer_controller.service import core, history
@@ -342,7 +343,7 @@ def test_will_not_start_unsafe(
     assert said in capsys.readouterr().err
 
 
-def test_tls(network: Any, tmp_path: Path) -> None:
+def test_tls(network: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     key, certificate = make_certificate(tmp_path)
     token = private(tmp_path / "token", TOKEN)
     options = ["--tls-cert", str(certificate), "--tls-key", str(key), "--token-file", str(token)]
@@ -356,6 +357,8 @@ def test_tls(network: Any, tmp_path: Path) -> None:
             assert web.get("/v1/switches").status_code == 401
             allowed = {"Authorization": f"Bearer {TOKEN}"}
             assert web.get("/v1/switches", headers=allowed).status_code == 200
+        assert main(["--url", url.replace("https:", "http:"), "show"]) == 3
+        assert "if it speaks TLS, use https://" in capsys.readouterr().err
     finally:
         assert process.stop() == 0
 

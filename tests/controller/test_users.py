@@ -19,6 +19,7 @@ from pacer_controller import server, users
 from pacer_controller.api.roles import RULES, allows, enough, needed
 from pacer_controller.api.streams import ONE_USER_STREAMS
 from pacer_controller.cli import render
+from pacer_controller.cli.main import main
 from pacer_controller.config import ConfigError
 from pacer_controller.service.core import DENIED_BURST
 from pacer_controller.users import ROLES, Role, Users
@@ -215,12 +216,30 @@ def test_the_document_shows_the_table() -> None:
 def test_the_answer_says_what_would_be_right(guarded: Client, tokens: dict[str, str]) -> None:
     said = problem(guarded.put(CLASS, {"rate": "1Mbit"}), 401)
     assert "pacer-controller token add" in said["detail"]
+    assert "the request has no token" in said["detail"]
+    said = problem(asked(guarded, "guess", "PUT", CLASS, {"rate": "1Mbit"}), 401)
+    assert "has a token that no user has" in said["detail"]
     said = problem(asked(guarded, tokens["read"], "PUT", CLASS, {"rate": "1Mbit"}), 403)
     assert said["type"] == "urn:pacer:problem:role"
     assert "'reader' has the role read" in said["detail"]
     assert said["detail"].endswith("needs rates or all")
     counts = asked(guarded, tokens["read"], "GET", "/v1/controller").json()["refusals"]
-    assert (counts["no-token"], counts["role"]) == (1, 1)
+    assert (counts["no-token"], counts["role"]) == (2, 1)
+
+
+def test_the_command_names_the_variable_of_the_token(
+    start_controller: Start,
+    path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url = start_controller(*nobody(), "--tokens", str(path)).url
+    monkeypatch.delenv("PACER_TOKEN", raising=False)
+    assert main(["--url", url, "show"]) == 1
+    assert "wants a token: set PACER_TOKEN" in capsys.readouterr().err
+    monkeypatch.setenv("PACER_TOKEN", "guess")
+    assert main(["--url", url, "show"]) == 1
+    assert "knows no user with the token in PACER_TOKEN" in capsys.readouterr().err
 
 
 def test_the_body_of_a_request_that_is_not_allowed_is_not_read(

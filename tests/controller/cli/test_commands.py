@@ -14,6 +14,7 @@ import pytest
 from controller_harness import ROOT, Controller, Network, Switch, eventually, free_port
 from pacer_controller.cli import render
 from pacer_controller.cli.main import main
+from pacer_controller.cli.session import Session
 
 
 class Pacer:
@@ -296,6 +297,34 @@ def test_no_controller_is_told_with_what_to_do(
     assert "start pacer-controller, or say where it is" in capsys.readouterr().err
     assert main(["--url", "nonsense", "show"]) == 2
     assert "want an address such as" in capsys.readouterr().err
+
+
+def test_a_url_with_the_wrong_scheme_is_told(
+    offline: Controller, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--url", offline.url.replace("http:", "https:"), "show"]) == 3
+    assert "does not speak TLS: use http://" in capsys.readouterr().err
+
+
+def test_a_name_with_a_slash_is_told(pacer: Pacer) -> None:
+    assert "'vid/eo' is no name" in pacer.refused("class add s1 vid/eo rate 1mbit", 2)
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("switch is unreachable", "pacer: saved; applied when s1 reconnects\n"),
+        (
+            "controller 8651fb0f has yet to bring it to the switch",
+            "pacer: saved; applied as soon as a controller brings it to s1\n",
+        ),
+    ],
+)
+def test_what_a_pending_change_waits_for(
+    capsys: pytest.CaptureFixture[str], reason: str, said: str
+) -> None:
+    Session().say_pending("s1", {"state": "pending", "state_reason": reason})
+    assert capsys.readouterr().err == said
 
 
 def test_a_token_is_not_sent_in_clear(

@@ -60,12 +60,14 @@ class Access:
         """Find the user of a request; return the problem if the request is denied."""
         user = self._user(scope)
         if user is None:
-            self._report(scope, "no-token", "had no token", None)
+            had = "no token" if _bearer(scope) is None else "a token that no user has"
+            self._report(scope, "no-token", f"had {had}", None)
             return Problem(
                 HTTPStatus.UNAUTHORIZED,
                 "unauthorized",
                 "The request needs a user's token",
-                "send one as Authorization: Bearer TOKEN; `pacer-controller token add` makes one",
+                f"the request has {had}: send a user's as Authorization: Bearer TOKEN; "
+                "`pacer-controller token add` makes one",
             )
         scope["user"] = user
         wanted = needed(scope["method"], scope["path"])
@@ -82,9 +84,8 @@ class Access:
 
     def _user(self, scope: Scope) -> User | None:
         """Return the user of a request's token."""
-        given = next((v for name, v in scope["headers"] if name.lower() == b"authorization"), b"")
-        scheme, _, token = given.partition(b" ")
-        return self._users.find(token.strip()) if scheme.lower() == b"bearer" else None
+        token = _bearer(scope)
+        return self._users.find(token) if token is not None else None
 
     def _foreign(self, scope: Scope) -> Problem | None:
         """Return the problem if a page of another host sent the request."""
@@ -127,6 +128,13 @@ class Access:
         path = scope["path"][:200]
         data = {"user": user, "client": client, "method": scope["method"], "path": path}
         self._service.count_denied(cause, f"a request of {user or client} {had}", data)
+
+
+def _bearer(scope: Scope) -> bytes | None:
+    """Return the token of a request; None: there is none."""
+    given = next((v for name, v in scope["headers"] if name.lower() == b"authorization"), b"")
+    scheme, _, token = given.partition(b" ")
+    return token.strip() if scheme.lower() == b"bearer" else None
 
 
 def _without_place(scope: Scope, user: str | None) -> Problem | None:

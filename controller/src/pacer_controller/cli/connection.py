@@ -72,11 +72,15 @@ def path(*parts: str) -> str:
     """Return the path below /v1 of the given parts, each taken literally.
 
     Raises:
-        UsageError: one is empty, as an unset variable of a shell is.
+        UsageError: one is empty, as an unset variable of a shell is, or has a slash, which the
+            controller would take for the end of the name.
 
     """
     if not all(parts):
         raise UsageError("the name is empty")
+    for part in parts:
+        if "/" in part:
+            raise UsageError(f"{part!r} is no name: want A-Z a-z 0-9 . _ -")
     return "/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
@@ -134,12 +138,21 @@ class Connection:
                     f"{self.url}: its certificate is not trusted; name the authority that made it "
                     "with --ca FILE"
                 ) from None
+            if "WRONG_VERSION_NUMBER" in str(error):
+                raise UnreachableError(
+                    f"{self.url}: the controller does not speak TLS: use http://"
+                ) from None
             raise UnreachableError(
                 f"no controller at {self.url} ({_reason(error)}); start pacer-controller, or say "
                 "where it is with --url or PACER_URL"
             ) from None
         except httpx.TimeoutException:
             raise UnreachableError(f"the controller at {self.url} did not answer in time") from None
+        except httpx.RemoteProtocolError as error:
+            hint = "; if it speaks TLS, use https://" if self.url.startswith("http:") else ""
+            raise UnreachableError(
+                f"the controller at {self.url}: {_reason(error)}{hint}"
+            ) from None
         except httpx.HTTPError as error:
             raise UnreachableError(f"the controller at {self.url}: {_reason(error)}") from None
 
@@ -255,8 +268,13 @@ def _problem(response: httpx.Response) -> dict[str, Any]:
         "detail": f"{response.request.method} {response.url.path}: "
         f"{response.status_code} {response.reason_phrase}",
     }
-    if response.status_code == 401:
-        made["detail"] = "the controller wants a token: set PACER_TOKEN"
     if isinstance(body, dict) and "title" in body:
-        return {**made, **body}
+        made |= body
+    if response.status_code == 401:
+        sent = "Authorization" in response.request.headers
+        made["detail"] = (
+            "the controller knows no user with the token in PACER_TOKEN"
+            if sent
+            else "the controller wants a token: set PACER_TOKEN"
+        ) + "; `pacer-controller token add` makes one"
     return made

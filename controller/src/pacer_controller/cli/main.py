@@ -163,8 +163,8 @@ def _tell(session: Session, kind: Kind, switch: str, view: dict[str, Any]) -> No
         session.print_json(view)
         return
     render.console().print(render.one_line(kind.name, view))
-    if view.get("state") == "pending" and kind.name != "switch":
-        session.say(f"pacer: saved; applied when {switch} reconnects")
+    if kind.name != "switch":
+        session.say_pending(switch, view)
 
 
 def _tell_gone(session: Session, fields: dict[str, Any], gone: dict[str, Any]) -> None:

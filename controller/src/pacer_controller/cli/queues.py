@@ -370,5 +370,4 @@ def _tell(session: Session, switch: str, view: dict[str, Any]) -> None:
     queues = view["desired"]["egress_queues"]
     shown = "no egress queues" if queues == "none" else told(queues)
     render.console().print(Text.assemble(f"port {view['port']}: {shown}, ", render.state(view)))
-    if view.get("state") == "pending":
-        session.say(f"pacer: saved; applied when {switch} reconnects")
+    session.say_pending(switch, view)

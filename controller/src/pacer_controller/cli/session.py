@@ -50,6 +50,15 @@ class Session:
         """Tell something beside the result, on standard error."""
         print(text, file=sys.stderr)
 
+    def say_pending(self, switch: str, view: Mapping[str, Any]) -> None:
+        """Tell when a stored resource will be applied, if it is not yet."""
+        if view.get("state") != "pending":
+            return
+        # The reason is another one if another controller drives the switch.
+        is_away = str(view.get("state_reason") or "").startswith("switch is ")
+        when = "when {} reconnects" if is_away else "as soon as a controller brings it to {}"
+        self.say(f"pacer: saved; applied {when.format(switch)}")
+
     # ---- reading ----
 
     def pages(
