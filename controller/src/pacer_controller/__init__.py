@@ -18,6 +18,11 @@ How the modules lean on each other, top to bottom:
   switch's own gRPC service. `openvswitch` is one bridge over OpenFlow and OVSDB.
 """
 
+import os
 from importlib.metadata import version
+
+# gRPC's log lines are off: the controller logs the errors that matter. gRPC reads this when it is
+# imported.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 __version__ = version("pacer-controller")

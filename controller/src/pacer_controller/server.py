@@ -387,8 +387,6 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the controller until SIGINT, SIGTERM or an error of its disk; return the exit status."""
-    # gRPC's log lines are off: the controller logs the errors that matter.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["migrate"]:
         return migrate.main(given[1:])
