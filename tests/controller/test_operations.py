@@ -5,6 +5,7 @@ import contextlib
 import json
 import logging
 import ssl
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,8 +26,8 @@ from controller_harness import (
     free_port,
 )
 from pacer_controller import server
-from pacer_controller.cli.main import main
 from pacer_controller.api.streams import MAX_STREAMS
+from pacer_controller.cli.main import main
 from pacer_controller.p4rt import P4Switch
 from pacer_controller.service import core, history
 from pacer_controller.service.managed import ManagedSwitch, Samples
@@ -327,7 +328,10 @@ def logging_as_before() -> Iterator[None]:
         (["--token-file", "/nonexistent"], "No such file"),
         (["--token-file", "SHORT"], "at least 16"),
         (["--tls-cert", "SHORT"], "must be given together"),
-        (["--tls-cert", "SHORT", "--tls-key", "SHORT"], "--tls-cert"),
+        (["--tls-cert", "SHORT", "--tls-key", "SHORT"], "want a certificate and its key"),
+        (["--tls-cert", "/nonexistent", "--tls-key", "LONG"], "/nonexistent: No such file"),
+        (["--switch-ca", "SHORT"], "want certificates in PEM"),
+        (["--store-ca", "/nonexistent"], "/nonexistent: No such file"),
     ],
 )
 def test_will_not_start_unsafe(
@@ -340,6 +344,37 @@ def test_will_not_start_unsafe(
     files = ("OPEN", "SHORT", "LONG")
     given = [str(tmp_path / option) if option in files else option for option in options]
     assert server.main(given) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("logging_as_before")
+def test_a_key_that_does_not_fit_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key, certificate = make_certificate(tmp_path / "one")
+    other, _ = make_certificate(tmp_path / "other")
+    encrypted = private(tmp_path / "encrypted", "")
+    encrypt = ["openssl", "ec", "-in", str(key), "-out", str(encrypted)]
+    subprocess.run([*encrypt, "-aes256", "-passout", "pass:secret"], check=True)
+    options = ["--tls-cert", str(certificate), "--tls-key"]
+    assert server.main([*options, str(other)]) == 2
+    assert f"{other}: it is not the key of {certificate}" in capsys.readouterr().err
+    assert server.main([*options, str(encrypted)]) == 2
+    assert "want a certificate and its key, unencrypted" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["migrat", "a", "b"], "no command 'migrat'; did you mean 'migrate'?"),
+        (["s1=127.0.0.1:9559"], "there are: migrate, token"),
+    ],
+)
+def test_a_command_that_is_none_is_told(
+    capsys: pytest.CaptureFixture[str], given: list[str], said: str
+) -> None:
+    with pytest.raises(SystemExit):
+        server.main(given)
     assert said in capsys.readouterr().err
 
 

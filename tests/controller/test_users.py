@@ -373,5 +373,6 @@ def test_users_come_and_go_while_the_controller_runs(start_controller: Start, pa
 
 def test_an_empty_file_lets_in_nobody(start_controller: Start, path: Path) -> None:
     controller = start_controller(*nobody(), "--tokens", str(path))
+    controller.process.wait_for_line("has no users: `pacer-controller token add`")
     assert controller.http.get("/v1/state").status_code == 401
     assert controller.http.get("/healthz").status_code == 200

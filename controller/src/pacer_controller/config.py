@@ -328,7 +328,9 @@ def load(path: Path) -> Config:
     try:
         with path.open("rb") as file:
             content = tomllib.load(file)
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from None
     _check_known(str(path), content, ("controller", "switches"), "section")
     service = content.get("controller", {})

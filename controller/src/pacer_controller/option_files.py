@@ -62,9 +62,19 @@ def check_pair(option: str, certificate: Path | None, key: Path | None) -> None:
         raise ConfigError(f"{option}-cert and {option}-key must be given together")
     check_private(f"{option}-key", key)
     try:
-        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
+        # With a password OpenSSL does not ask for one at the terminal.
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
+            certificate, key, password=""
+        )
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise ConfigError(f"{option}-key {key}: it is not the key of {certificate}") from None
+        raise ConfigError(
+            f"{option}-cert {certificate}, {option}-key {key}: want a certificate and its key, "
+            f"unencrypted, in PEM ({error.reason or error})"
+        ) from None
     except OSError as error:
-        raise ConfigError(f"{option}-cert {certificate}: {error}") from None
+        raise ConfigError(f"{option}-cert {certificate}: {error.strerror}") from None
 
 
 def check_authority(option: str, authority: Path | None) -> None:
@@ -78,5 +88,9 @@ def check_authority(option: str, authority: Path | None) -> None:
         return
     try:
         ssl.create_default_context(cafile=str(authority))
+    except ssl.SSLError as error:
+        raise ConfigError(
+            f"{option} {authority}: want certificates in PEM ({error.reason or error})"
+        ) from None
     except OSError as error:
-        raise ConfigError(f"{option} {authority}: {error}") from None
+        raise ConfigError(f"{option} {authority}: {error.strerror}") from None

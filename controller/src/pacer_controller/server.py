@@ -29,6 +29,7 @@ from pacer_controller.api import build
 from pacer_controller.connections import Connections
 from pacer_controller.http_protocol import IDLE_S, LimitedProtocol
 from pacer_controller.option_files import check_authority, check_pair, secret
+from pacer_controller.problems import meant_of
 from pacer_controller.service import Service
 from pacer_controller.store_options import add_store_options, open_given
 from pacer_controller.stores import Store, StoreError
@@ -58,6 +59,8 @@ _INSTALLED_PROGRAMS = Path("/usr/share/p4-pspacer/compiled")
 
 _STATE_FILE = "state.sqlite"
 _IN_MEMORY = f"{config.SQLITE}:memory:"
+
+_COMMANDS = {"migrate": migrate.main, "token": token_command.main}
 
 FILES_MOST = 4096
 """Wanted limit of open files, for the connections of clients and to switches."""
@@ -339,7 +342,10 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
     listener = _listen(name, number, has_token=users.required, encrypted=encrypted)
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(listener)
-        store = await open_given(settings.store or _IN_MEMORY, arguments)
+        url = settings.store or _IN_MEMORY
+        if url == _IN_MEMORY:
+            _LOG.info("the desired state is in memory only: --state FILE keeps it over restarts")
+        store = await open_given(url, arguments)
         stack.push_async_callback(store.close)
         service = Service(
             settings.switches,
@@ -388,11 +394,13 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the controller until SIGINT, SIGTERM or an error of its disk; return the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["migrate"]:
-        return migrate.main(given[1:])
-    if given[:1] == ["token"]:
-        return token_command.main(given[1:])
-    options = parser().parse_args(given)
+    command = _COMMANDS.get(given[0]) if given else None
+    if command is not None:
+        return command(given[1:])
+    made = parser()
+    if given and not given[0].startswith("-"):
+        made.error(f"no command {given[0]!r}{meant_of(given[0], _COMMANDS)}")
+    options = made.parse_args(given)
     _set_up_logging(options.log_level, options.log_json)
     _allow_files()
     try:

@@ -61,7 +61,11 @@ class SwitchTls:
 def _content(path: Path | None, *, secret: bool = False) -> bytes | None:
     if path is None:
         return None
-    with path.open("rb") as file:
+    try:
+        opened = path.open("rb")
+    except OSError as error:
+        raise OSError(f"{path}: {error.strerror}") from None
+    with opened as file:
         reason = flaw(path, os.fstat(file.fileno()), in_own_folder=True) if secret else None
         if reason is not None:
             raise OSError(f"{path} holds a secret: {reason}")

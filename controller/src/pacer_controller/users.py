@@ -11,6 +11,7 @@ found from it by trial.
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import secrets
 import tempfile
@@ -25,6 +26,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from pacer_controller.config import ConfigError
 from pacer_controller.option_files import check_private
+
+_LOG = logging.getLogger(__name__)
 
 Role = Literal["read", "rates", "all"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -203,6 +206,8 @@ class Users:
         self._seen = self._signature()
         self._entries: Mapping[str, Entry] = {} if path is None else read(path)
         self._by_hash = self._hashes()
+        if self.required and not self._by_hash:
+            _LOG.warning("%s has no users: `pacer-controller token add` gives tokens", path)
 
     def find(self, token: bytes) -> User | None:
         """Return the user of a token.
