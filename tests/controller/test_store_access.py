@@ -77,6 +77,8 @@ def test_a_certificate_opens_the_store(members: Members, authority: Authority) -
 def test_without_a_certificate_the_store_is_closed(members: Members, authority: Authority) -> None:
     with pytest.raises(StoreError, match="etcd at"):
         asyncio.run(use(members.url(), authority=authority.certificate))
+    with pytest.raises(StoreError, match="if the members speak TLS, give --store-ca"):
+        asyncio.run(use(members.url()))
 
 
 def test_a_certificate_names_the_user(members: Members, authority: Authority) -> None:
@@ -86,7 +88,7 @@ def test_a_certificate_names_the_user(members: Members, authority: Authority) ->
     assert asyncio.run(use(members.url(), **access)) == {"video"}
     key, certificate = authority.issue("stranger")
     access = {"authority": authority.certificate, "certificate": certificate, "key": key}
-    with pytest.raises(StoreError, match="permission denied"):
+    with pytest.raises(StoreError, match="must grant readwrite for the store's prefix"):
         asyncio.run(use(members.url(), **access))
 
 
@@ -111,17 +113,19 @@ def test_a_member_must_have_a_certificate_for_the_host_of_the_url(
         members.close()
 
 
-def test_a_user_with_a_password(tmp_path: Path) -> None:
+def test_a_user_with_a_password(tmp_path: Path, authority: Authority) -> None:
     members = Members(tmp_path)
     members.start()
     try:
         members.require_users(PREFIX, {"pacer": SECRET})
         url = members.url().replace("etcd://", "etcd://pacer@")
         assert asyncio.run(use(url, password=SECRET)) == {"video"}
-        with pytest.raises(StoreError, match="invalid user ID or password"):
+        with pytest.raises(StoreError, match="password that of --store-password-file"):
             asyncio.run(use(url, password=SECRET * 2))
-        with pytest.raises(StoreError, match="user name is empty"):
+        with pytest.raises(StoreError, match="name one as etcd://USER@"):
             asyncio.run(use(members.url()))
+        with pytest.raises(StoreError, match="the members must speak TLS"):
+            asyncio.run(use(url, password=SECRET, authority=authority.certificate))
     finally:
         members.close()
 

@@ -93,6 +93,14 @@ _HINTS = {
     "subjectAltName, the host that the store's URL has",
     "CERTIFICATE_VERIFY_FAILED": "--store-ca must be the authority that signed the certificates of "
     "etcd's members",
+    ": Socket closed": "if the members speak TLS, give --store-ca",
+    "Handshake read failed": "the members must speak TLS, which --store-ca and --store-cert turn on",
+    "user name is empty": "the cluster has users: name one as etcd://USER@... with "
+    "--store-password-file, or give --store-cert",
+    "invalid user ID or password": "the user is that of etcd://USER@..., the password that of "
+    "--store-password-file",
+    "permission denied": "a role of the user must grant readwrite for the store's prefix",
+    "UNIMPLEMENTED": "another program than etcd listens there",
 }
 """Advice, by the part of gRPC's message that calls for it."""
 
