@@ -314,9 +314,12 @@ def test_asks_for_the_token_and_keeps_it(
     assert controller.http.get("/v1/switches").status_code == 401
     page = open_page(controller.url)
     field = page.get_by_label("This controller wants a token")
+    unknown = page.get_by_text("No user of this controller has this token.")
+    expect(unknown).to_be_hidden()
     field.fill("wrong")
     field.press("Enter")
     expect(page.locator("#link")).to_have_attribute("data-state", "token")
+    expect(unknown).to_be_visible()
     expect(field).to_be_visible()
     field.fill("0123456789abcdef")
     field.press("Enter")

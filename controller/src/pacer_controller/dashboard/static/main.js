@@ -8,7 +8,7 @@ import { attribute, h, Keyed, put } from "./dom.js";
 import * as format from "./format.js";
 import { Growth, RecentBuckets } from "./history.js";
 import { BY_PROGRAM, NO_LOSS, PortCard } from "./ports.js";
-import { at, Follower, Problem, request, setToken } from "./server.js";
+import { at, Follower, hasToken, Problem, request, setToken } from "./server.js";
 import { endTraces, setUpTraces } from "./traces.js";
 
 const CARDS = 24;
@@ -301,6 +301,7 @@ async function refreshSwitches() {
 
 function askToken() {
   find("token-form").hidden = false;
+  find("token-unknown").hidden = !hasToken();
   find("token").focus();
 }
 

@@ -24,6 +24,10 @@ export function setToken(token) {
   sessionStorage.setItem(TOKEN, token);
 }
 
+export function hasToken() {
+  return sessionStorage.getItem(TOKEN) !== null;
+}
+
 function headers(more) {
   const token = sessionStorage.getItem(TOKEN);
   return { ...(token ? { Authorization: `Bearer ${token}` } : {}), ...more };
