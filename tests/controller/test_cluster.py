@@ -244,6 +244,17 @@ def test_fresh_stores_on_a_running_switch_always_get_a_writer(
         alone.process.kill()
 
 
+def test_a_controller_of_another_store_is_told(
+    start_controller: Start, switch: Switch, url: str
+) -> None:
+    """As after a mistyped prefix: both stores have the switch, and each takes it from the other."""
+    ours, other = start_controller("--store", url), start_controller("--store", f"{url}-mistyped")
+    put_switch(ours, "s1", switch.address)
+    everywhere([ours])
+    put_switch(other, "s1", switch.address)
+    ours.process.wait_for_line("a controller that does not share this store has taken the switch")
+
+
 def test_a_killed_controller_is_replaced(start_controller: Start, switch: Switch, url: str) -> None:
     two = [start_controller("--store", url) for _ in range(2)]
     put_switch(two[0], "s1", switch.address)

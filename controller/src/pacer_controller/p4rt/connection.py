@@ -14,7 +14,7 @@ import grpc.aio
 from pacer_controller.config import SwitchConfig
 from pacer_controller.p4rt import errors
 from pacer_controller.p4rt.schemas import schema
-from pacer_controller.p4rt.session import Session
+from pacer_controller.p4rt.session import OutbidError, Session
 from pacer_controller.permits import Permit
 from pacer_controller.rows import Rows
 from pacer_controller.southbound import (
@@ -127,6 +127,8 @@ class Connection:
             if isinstance(cause, FenceError) or errors.election_id_taken(cause):
                 # The next attempt bids a new one, or none.
                 refused = False
+                if isinstance(cause, OutbidError) and self._context.tenure.held:
+                    self.note(str(cause), loud=False)
             elif cause is not None:
                 refused = True
                 self._note_unexpected(cause)

@@ -152,7 +152,7 @@ class Bidder(Arbitrator):
         if self.is_primary != was_primary:
             (switch._become_primary if self.is_primary else switch._become_backup)()
         if status is fy.GRPCStatusCode.ALREADY_EXISTS and not self._is_backup(status):
-            raise OutbidError(f"another controller is primary with election id {self.primary_id}")
+            raise OutbidError("a controller that does not share this store has taken the switch")
         if status is fy.GRPCStatusCode.NOT_FOUND:
             # The switch has no primary; the answer to this bid is the next update.
             self._bids += 1
