@@ -94,7 +94,7 @@ _HINTS = {
     "CERTIFICATE_VERIFY_FAILED": "--store-ca must be the authority that signed the certificates of "
     "etcd's members",
     ": Socket closed": "if the members speak TLS, give --store-ca",
-    "Handshake read failed": "the members must speak TLS, which --store-ca and --store-cert turn on",
+    "Handshake read failed": "the members must speak TLS, as --store-ca and --store-cert do",
     "user name is empty": "the cluster has users: name one as etcd://USER@... with "
     "--store-password-file, or give --store-cert",
     "invalid user ID or password": "the user is that of etcd://USER@..., the password that of "
