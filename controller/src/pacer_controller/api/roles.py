@@ -31,7 +31,9 @@ OPEN = "/|/dashboard|/dashboard/.*|/healthz|/readyz|/docs|/openapi[.]json|/stati
 """Paths that need no token."""
 
 RULES = (
-    Rule("read", ("GET", "HEAD", "OPTIONS"), ".*", "GET of everything"),
+    # The thread that paces looks at each packet for a trace.
+    Rule("rates", ("GET", "HEAD"), "/v1/switches/[^/]+/traces", "GET of traces of packets"),
+    Rule("read", ("GET", "HEAD", "OPTIONS"), ".*", "GET of everything else"),
     Rule("read", ("POST",), "/v1/switches/[^/]+/dry-run", "POST of a dry run"),
     Rule(
         "rates",

@@ -11,7 +11,7 @@ use tower_service::Service;
 use crate::write_request::{Stream, serve};
 
 /// The calls, by the first byte of the input.
-const CALLS: [&str; 8] = [
+const CALLS: [&str; 11] = [
     "p4.v1.P4Runtime/Write",
     "p4.v1.P4Runtime/Read",
     "p4.v1.P4Runtime/SetForwardingPipelineConfig",
@@ -20,6 +20,9 @@ const CALLS: [&str; 8] = [
     "p4.v1.P4Runtime/StreamChannel",
     "pacer.v1.TrafficManager/SetPort",
     "pacer.v1.TrafficManager/GetStatistics",
+    "pacer.v1.TrafficManager/ListPorts",
+    "pacer.v1.TrafficManager/ListWriters",
+    "pacer.v1.PacketTracing/DryRun",
 ];
 
 thread_local! {
