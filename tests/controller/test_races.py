@@ -1,6 +1,7 @@
 """Requests that meet at one switch, in an order of the test's making."""
 
 import asyncio
+import itertools
 import json
 from dataclasses import replace
 from functools import partial
@@ -9,7 +10,6 @@ from typing import Any
 import httpx
 import pytest
 
-from controller_harness import free_port
 from pacer_controller.records import PLURALS, index_of
 from pacer_controller.rows import Rows
 from pacer_controller.schemas import ClassSpec
@@ -25,8 +25,12 @@ CLASS = "/v1/switches/away/classes/video"
 SWITCH = "/v1/switches/away"
 
 
+# Privileged ports, since a free one could be that of a switch of the test that does not listen yet.
+_PORTS = itertools.count(1)
+
+
 def elsewhere() -> dict[str, Any]:
-    return {"kind": "p4runtime", "address": f"127.0.0.1:{free_port()}"}
+    return {"kind": "p4runtime", "address": f"127.0.0.1:{next(_PORTS)}"}
 
 
 async def turns() -> None:
