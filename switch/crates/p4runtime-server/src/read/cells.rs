@@ -38,20 +38,20 @@ fn address(entity: &p4::Entity) -> Option<(Kind, u32, &p4::Index)> {
     Some((kind, id, index.as_ref()?)).filter(|_| id != 0)
 }
 
-/// The number of entities at the front that are single cells of one array. They are read together,
-/// because a visit to the switch's thread costs as much as some thousand cells.
-pub(super) fn run_length(entities: &[p4::Entity]) -> usize {
-    let array = |entity| address(entity).map(|(kind, id, _)| (kind, id));
-    let Some(first) = entities.first().and_then(array) else {
-        return 0;
-    };
-    let same = entities
-        .iter()
-        .take_while(|entity| array(entity) == Some(first));
-    same.count()
-}
-
 impl Reader<'_> {
+    /// The number of entities at the front that are single cells of one array. They are read together,
+    /// because a visit to the switch's thread costs as much as some thousand cells.
+    pub(super) fn run_length(entities: &[p4::Entity]) -> usize {
+        let array = |entity| address(entity).map(|(kind, id, _)| (kind, id));
+        let Some(first) = entities.first().and_then(array) else {
+            return 0;
+        };
+        let same = entities
+            .iter()
+            .take_while(|entity| array(entity) == Some(first));
+        same.count()
+    }
+
     /// Emits the wanted cells, or all, in bounded visits. `message` translates a cell. Returns a
     /// result for each index given.
     async fn cells<V: Send + 'static>(
@@ -115,7 +115,7 @@ impl Reader<'_> {
     }
 
     /// Reads the cells that a run of a request's entities asks for, all of one array
-    /// ([`run_length`]). Returns a result for each entity.
+    /// ([`Self::run_length`]). Returns a result for each entity.
     pub(super) async fn single_cells(
         &self,
         entities: &[p4::Entity],

@@ -252,7 +252,7 @@ impl<'a> Reader<'a> {
         let mut results = Vec::with_capacity(request.entities.len());
         let mut rest = &request.entities[..];
         while let Some(entity) = rest.first() {
-            let cells = cells::run_length(rest);
+            let cells = Self::run_length(rest);
             let (now, later) = rest.split_at(cells.max(1));
             rest = later;
             let read = if cells > 0 {

@@ -2,6 +2,7 @@
 
 mod paced;
 mod ready;
+mod waiting;
 
 use std::collections::VecDeque;
 
@@ -19,6 +20,7 @@ use crate::statistics::{PortStatistics, Waiting};
 use crate::time::Q24;
 use crate::timer_wheel::TimerWheel;
 use ready::Ready;
+use waiting::eligible_at;
 
 /// Stands for no instant: later than every instant at which the traffic manager acts.
 pub(crate) const NEVER_NS: u64 = u64::MAX;
@@ -247,7 +249,7 @@ impl<P> Port<P> {
         let paced = if self.ready.peek().is_none() {
             self.waiting
                 .peek()
-                .map(|key| paced::eligible_at(key).max(self.free_at))
+                .map(|key| eligible_at(key).max(self.free_at))
         } else {
             Some(self.free_at)
         };
@@ -278,7 +280,7 @@ impl<P> Port<P> {
 
     /// The next action of a port whose scheduler's tree has a place for held packets.
     fn next_of_tree(&self) -> Option<Scheduled> {
-        let paced = self.waiting.peek().map(paced::eligible_at);
+        let paced = self.waiting.peek().map(eligible_at);
         let at = self
             .egress_queues
             .as_ref()?
