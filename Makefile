@@ -17,7 +17,7 @@
 #   make simulate          controllers, stores and switches in one process, with faults from a seed
 #   make experiments       the published tables and figures, and more, beside the published ones
 #   make experiment-table5 one of them; their names: make experiment-list
-#   make acyclic           no circles of modules in any crate; builds cargo-modules once (minutes)
+#   make acyclic           no circles of modules in any crate; a part of make lint
 #   make docs              the documentation as a site, in build/site; links are checked
 #   make accuracy          Tables 2, 3 and 4 in virtual time, beside the published ones
 #   make ovs               Open vSwitch with the pacer, from Debian's source, under build/ovs
@@ -392,22 +392,12 @@ lint: dev-venv $(DESCRIPTORS)
 	    else echo "not run: no cargo clippy"; fi
 	@cd switch && RUSTDOCFLAGS="-D warnings" cargo doc --quiet --locked --workspace --no-deps
 	@tools/lint-python $(VENV)
+	@$(MAKE) acyclic
 
-# Without optimisation cargo-modules is built in a third of the time; a crate then takes it seconds.
-CARGO_MODULES := $(BUILD)/cargo-tools/bin/cargo-modules
-$(CARGO_MODULES):
-	@echo "building cargo-modules into $(BUILD)/cargo-tools (some minutes, once)"
-	@cargo install --quiet --locked --debug --root $(BUILD)/cargo-tools cargo-modules@0.27.0
 .PHONY: acyclic
-acyclic: packages $(DESCRIPTORS)
+acyclic: dev-venv
 	@echo "== circles of modules"
-	@found=$$(rustc --version | cut -d ' ' -f 2); \
-	if [ "$$(printf '%s\n' 1.95 "$$found" | sort -V | head -n 1)" != 1.95 ]; then \
-	    echo "*** NOT RUN: cargo-modules needs Rust 1.95 or later; here is $$found"; \
-	else \
-	    $(MAKE) $(CARGO_MODULES); \
-	    PATH=$(abspath $(dir $(CARGO_MODULES))):$$PATH tools/acyclic; \
-	fi
+	@$(PYTHON) tools/acyclic
 
 .PHONY: test-p4
 test-p4: venv
@@ -483,7 +473,7 @@ faults: test-packages dev-venv switch
 test-python: dev-venv switch
 	@echo "== reference model, virtual time, command line, conformance, wheel, dashboard, faults"
 	@$(PYTHON) -m pytest -q tests/model tests/virtual tests/cli tests/conformance tests/differential \
-	    tests/oracle tests/soak tests/fuzz tests/bmv2_thrift tests/python tests/packages
+	    tests/oracle tests/soak tests/fuzz tests/bmv2_thrift tests/python tests/packages tests/tools
 	@$(PYTHON) -m pytest -q tests/web
 	@$(PYTHON) -m pytest -q tests/outside
 	@$(PYTHON) -m pytest -q tests/bench
