@@ -8,8 +8,8 @@ send nothing. Strangers' connections never take the place of a user's.
 """
 
 import ipaddress
-from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Protocol
 
 from pacer_controller.refusals import Refusals
@@ -60,7 +60,9 @@ class Connections:
     def __init__(self, refusals: Refusals) -> None:
         self.refusals = refusals
         self._strangers: dict[Connection, str] = {}
-        """The network of each stranger's connection; the one that has waited longest is first."""
+        """The network of each stranger's connection."""
+        self._of_network: dict[str, dict[Connection, None]] = {}
+        """The same by network; of each, the connection that has waited longest is first."""
         self._users: dict[Connection, str | None] = {}
         """The user of each user's connection; the one that was answered last is at the end."""
 
@@ -77,14 +79,14 @@ class Connections:
     def enter(self, connection: Connection) -> None:
         """Add a new connection of a stranger; if the limit is reached, close another one."""
         network = _network(connection.address)
-        same = [one for one, of in self._strangers.items() if of == network]
+        same = self._of_network.get(network, {})
         if len(same) >= ADDRESS_MOST:
-            self._end(same[0], "connections-of-address-full")
+            self._end(next(iter(same)), "connections-of-address-full")
         elif len(self._strangers) >= STRANGERS_MOST:
-            ((most, _),) = Counter(self._strangers.values()).most_common(1)
-            loser = next(one for one, of in self._strangers.items() if of == most)
-            self._end(loser, "connections-of-strangers-full")
+            most = max(self._of_network.values(), key=len)
+            self._end(next(iter(most)), "connections-of-strangers-full")
         self._strangers[connection] = network
+        self._of_network.setdefault(network, {})[connection] = None
 
     def admit(self, connection: Connection, user: str | None) -> str | None:
         """Make a connection a user's.
@@ -115,7 +117,7 @@ class Connections:
                     return cause
                 self._end(idle, cause)
                 break
-        self._strangers.pop(connection, None)
+        self._leave_strangers(connection)
         self._users[connection] = user
         return None
 
@@ -124,12 +126,20 @@ class Connections:
         if connection in self._users:
             self._users[connection] = self._users.pop(connection)
         elif connection in self._strangers:
-            self._strangers[connection] = self._strangers.pop(connection)
+            same = self._of_network[self._strangers[connection]]
+            same[connection] = same.pop(connection)
 
     def leave(self, connection: Connection) -> None:
         """Remove a closed connection."""
-        self._strangers.pop(connection, None)
+        self._leave_strangers(connection)
         self._users.pop(connection, None)
+
+    def _leave_strangers(self, connection: Connection) -> None:
+        network = self._strangers.pop(connection, None)
+        if network is not None:
+            del self._of_network[network][connection]
+            if not self._of_network[network]:
+                del self._of_network[network]
 
     def sweep(self, now_s: float) -> None:
         """Close the connections that are too slow.
@@ -154,6 +164,7 @@ class Connections:
         connection.end(cause)
 
 
+@lru_cache(maxsize=1024)
 def _network(address: str) -> str:
     """Return the IPv4 address or the IPv6 /64 network, all of which one attacker can use."""
     try:
