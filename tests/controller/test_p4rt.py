@@ -319,3 +319,35 @@ def test_a_switch_that_comes_up_while_the_store_is_slow_gets_its_ports_settings(
     finally:
         switch.kill()
     assert sizes[1] == 20000
+
+
+def test_a_connection_that_closes_under_a_task_of_its_session_is_made_anew(
+    wires: Network, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The task is about to ask for the program; it finds no fault of the controller's."""
+    switch = Switch(wires)
+    config = parse_switch(f"s1={switch.address}")
+    assert isinstance(config, SwitchConfig)
+    asking = GuardedClient.request
+    closed = []
+
+    async def asked(self: GuardedClient, msg: Any) -> Any:
+        if isinstance(msg, p4r.GetForwardingPipelineConfigRequest) and not closed:
+            await self.close()
+            closed.append(self)
+        return await asking(self, msg)
+
+    async def run() -> None:
+        driver = P4Switch(config, COMPILED, DriverContext(dict, tenure=Leased()))
+        running = asyncio.create_task(driver.run())
+        await until(lambda: driver.state is State.CONNECTED)
+        running.cancel()
+
+    monkeypatch.setattr(GuardedClient, "request", asked)
+    switch.start()
+    try:
+        asyncio.run(run())
+    finally:
+        switch.kill()
+    assert len(closed) == 1
+    assert "unexpected" not in caplog.text

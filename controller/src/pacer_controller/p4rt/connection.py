@@ -14,7 +14,7 @@ import grpc.aio
 from pacer_controller.config import SwitchConfig
 from pacer_controller.p4rt import errors
 from pacer_controller.p4rt.schemas import schema
-from pacer_controller.p4rt.session import OutbidError, Session
+from pacer_controller.p4rt.session import EndedError, OutbidError, Session
 from pacer_controller.permits import Permit
 from pacer_controller.rows import Rows
 from pacer_controller.southbound import (
@@ -124,7 +124,7 @@ class Connection:
                 self._reached_s = now_s
             if self._changed:
                 continue
-            if isinstance(cause, FenceError) or errors.election_id_taken(cause):
+            if isinstance(cause, FenceError | EndedError) or errors.election_id_taken(cause):
                 # The next attempt bids a new one, or none.
                 refused = False
                 if isinstance(cause, OutbidError) and self._context.tenure.held:

@@ -68,6 +68,10 @@ class TooHighError(RuntimeError):
     """The switch still remembers a higher election id than the store can give."""
 
 
+class EndedError(RuntimeError):
+    """The connection was closed under a request that a task of the session was about to make."""
+
+
 class OutbidError(FenceError):
     """A controller without a lease of the store became primary; the next session outbids it."""
 
@@ -220,9 +224,12 @@ class GuardedClient(P4Client):
 
         Raises:
             NotHeldError: this controller may not write.
+            EndedError: the connection is closed.
             P4ClientError: the switch refused the request, or disconnected.
 
         """
+        if self._stub is None:
+            raise EndedError("the connection was closed")
         writes = isinstance(msg, (p4r.WriteRequest, p4r.SetForwardingPipelineConfigRequest))
         if writes and not self._tenure.held:
             raise NotHeldError(self._switch)
