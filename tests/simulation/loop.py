@@ -15,6 +15,7 @@ import contextvars
 import hashlib
 import heapq
 import itertools
+import math
 import random
 import struct
 import weakref
@@ -328,7 +329,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Have a callback run at a time of the caller's clock."""
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         process = PROCESS.get(self.world) if context is None else context.get(PROCESS, self.world)
-        at_s = max(when / process.node.rate, self.now_s)
+        at_s = self.now_s
+        if when > at_s * process.node.rate:
+            # The quotient can round to now. A process that waits for it would then wait in vain.
+            at_s = max(when / process.node.rate, math.nextafter(at_s, math.inf))
         heapq.heappush(self._timers, (at_s, next(self._numbers), handle, (process,)))
         return handle
 
@@ -412,9 +416,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         at_once = 0
         while not self._stopping:  # type: ignore[attr-defined]
             if not runnable:
+                before_s = self.now_s
                 if not self._advance():
                     raise SimulationError("nobody will ever do anything again")
-                at_once = 0
+                if self.now_s > before_s:
+                    at_once = 0
                 continue
             node = runnable[int(chance() * len(runnable))] if len(runnable) > 1 else runnable[0]
             handle = node.ready.popleft()
