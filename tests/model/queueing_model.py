@@ -495,6 +495,7 @@ class Port:
     switch_buffer: SwitchBuffer | None = None
     """What they have in common with those of other ports."""
     free_q24: int = 0
+    last_start_q24: int = 0
     waiting: list[list[Item]] = field(default_factory=list)
     aqms: list[Aqm] = field(default_factory=list)
     enqueued_behind: dict[int, int] = field(default_factory=dict)
@@ -579,11 +580,15 @@ class Port:
         return min(due, default=None)
 
     def notice(self, eligible_q24: int, class_id: int) -> None:
-        """The first packet of a class arrives at the leaf."""
+        """The first packet of a class arrives at the leaf.
+
+        Not before the packet ahead of it has started, which is the last one that has.
+        """
         self.noticed.add(class_id)
+        arrival_q24 = max(eligible_q24, self.last_start_q24)
         for node, place in self.way_up(PACED):
             frame_bytes = self.held[class_id][0].frame_bytes
-            node.scheduler.arrive(place, frame_bytes, eligible_q24)
+            node.scheduler.arrive(place, frame_bytes, arrival_q24)
         node, place = self.places[PACED]
         if place not in node.entered:
             self.enter(PACED, eligible_q24)
@@ -712,7 +717,7 @@ class Port:
         self, number: int, frame_bytes: int, now_q24: int, left_behind: int, marked: bool
     ) -> None:
         """A packet takes the line."""
-        self.free_q24 = now_q24
+        self.free_q24 = self.last_start_q24 = now_q24
         if self.line_rate_bps is not None:
             line_bytes = frame_bytes - FCS_BYTES + self.line_overhead_bytes
             self.free_q24 += line_bytes * time_per_byte_q24(self.line_rate_bps)
