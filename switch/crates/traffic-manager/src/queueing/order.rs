@@ -37,10 +37,11 @@ impl Order {
     }
 
     /// A packet arrives at a child, whether the child may send or not. `work`: what the node has done
-    /// until then, in 2^-[`WORK_BITS`](super::wfq::WORK_BITS) bytes.
-    pub(super) fn arrive(&mut self, child: u8, bytes: u64, work: impl FnOnce() -> u128) {
+    /// until then, in 2^-[`WORK_BITS`](super::wfq::WORK_BITS) bytes. Returns whether the front may be another one
+    /// than before.
+    pub(super) fn arrive(&mut self, child: u8, bytes: u64, work: impl FnOnce() -> u128) -> bool {
         match self {
-            Self::Strict(_) | Self::Drr(_) => {}
+            Self::Strict(_) | Self::Drr(_) => false,
             Self::Wfq(wfq) => wfq.arrive(child, bytes, work()),
         }
     }

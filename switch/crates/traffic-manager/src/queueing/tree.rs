@@ -61,6 +61,10 @@ struct Node {
     started_bytes: u64,
     /// The number of the last such frame.
     last_frame: u64,
+    /// Its front may become another by time alone, so it is never known.
+    changing: bool,
+    /// The leaf to which its front leads, where known.
+    front: Option<Child>,
 }
 
 impl Node {
@@ -159,13 +163,14 @@ impl Tree {
         tree
     }
 
+    /// Adds a node and those below it; whether its front may become another by time alone.
     fn add(
         &mut self,
         config: &SchedulerNode,
         above: Option<Place>,
         configs: &[QueueConfig],
         queues: &[EgressQueue],
-    ) {
+    ) -> bool {
         let changes = |below: &Below| match below {
             Below::Queue(queue) => {
                 let queue = queues.get(usize::from(*queue));
@@ -174,7 +179,7 @@ impl Tree {
             Below::Paced | Below::Node(_) => true,
         };
         let minima = config.children.iter();
-        let minima = minima.map(|child| child.below.min_rate_bps(configs));
+        let minima = Minima::new(minima.map(|child| child.below.min_rate_bps(configs)));
         let node = self.nodes.len();
         // There are at most NODES_MAX nodes of CHILDREN_MAX children.
         let number = node as u8;
@@ -183,41 +188,45 @@ impl Tree {
             children: Vec::with_capacity(config.children.len()),
             above,
             shaper: config.max_rate.and_then(Shaper::new),
-            minima: Minima::new(minima),
+            changing: minima.is_some(),
+            minima,
             by_minimum: false,
             ready_since: Q24::default(),
             started_bytes: 0,
             last_frame: 0,
+            front: None,
         });
         for (child, below) in (0..).zip(&config.children) {
             let place = Place {
                 node: number,
                 child,
             };
-            let entry = match &below.below {
+            let (entry, changing) = match &below.below {
                 Below::Queue(queue) => {
                     if let Some(at) = self.places.get_mut(usize::from(*queue)) {
                         *at = place;
                     }
-                    Child::Queue(*queue)
+                    (Child::Queue(*queue), changes(&below.below))
                 }
                 Below::Paced => {
                     self.paced = Some(PacedLeaf {
                         place,
                         ready: false,
                     });
-                    Child::Paced
+                    (Child::Paced, true)
                 }
                 Below::Node(config) => {
                     let below = self.nodes.len() as u8;
-                    self.add(config, Some(place), configs, queues);
-                    Child::Node(below)
+                    let changing = self.add(config, Some(place), configs, queues);
+                    (Child::Node(below), changing)
                 }
             };
             if let Some(node) = self.nodes.get_mut(node) {
                 node.children.push(entry);
+                node.changing |= changing;
             }
         }
+        self.nodes.get(node).is_none_or(|node| node.changing)
     }
 
     fn place(&self, child: Child) -> Option<Place> {
@@ -225,6 +234,15 @@ impl Tree {
             Child::Queue(queue) => self.places.get(usize::from(queue)).copied(),
             Child::Paced => self.paced.map(|leaf| leaf.place),
             Child::Node(node) => self.nodes.get(usize::from(node))?.above,
+        }
+    }
+
+    /// The fronts of the nodes above a child may become others.
+    fn forget_fronts(&mut self, child: Child) {
+        let mut place = self.place(child);
+        while let Some(node) = place.and_then(|place| self.nodes.get_mut(usize::from(place.node))) {
+            node.front = None;
+            place = node.above;
         }
     }
 
@@ -254,13 +272,15 @@ impl Tree {
     /// A packet arrives at a leaf, whether the leaf may send or not.
     pub(super) fn arrive(&mut self, leaf: Child, bytes: u64, now: Q24) {
         let last = self.last;
+        let mut front_changes = false;
         let mut place = self.place(leaf);
         while let Some(Place { node, child }) = place {
             let Some(node) = self.nodes.get_mut(usize::from(node)) else {
                 return;
             };
             let (started_bytes, last_frame) = (node.started_bytes, node.last_frame);
-            node.order.arrive(child, bytes, || {
+            // The fronts of the nodes above lead through this one.
+            front_changes |= node.order.arrive(child, bytes, || {
                 let started = u128::from(started_bytes) << WORK_BITS;
                 if last_frame == last.number {
                     started - last.unfinished(now)
@@ -268,6 +288,9 @@ impl Tree {
                     started
                 }
             });
+            if front_changes {
+                node.front = None;
+            }
             place = node.above;
         }
     }
@@ -280,6 +303,7 @@ impl Tree {
                 return;
             };
             node.order.dropped(child, bytes);
+            node.front = None;
             place = node.above;
         }
     }
@@ -306,6 +330,7 @@ impl Tree {
     /// A child that may start from `eligible` on is ready at `now`, and with it the nodes above, if no other
     /// child is to become ready before them.
     fn enter(&mut self, mut child: Child, mut eligible: Q24, now: Q24) {
+        self.forget_fronts(child);
         loop {
             let Some(place) = self.place(child) else {
                 return;
@@ -347,6 +372,7 @@ impl Tree {
 
     /// The front has dropped all that it had, and does not send.
     pub(super) fn emptied(&mut self, queue: u8) {
+        self.forget_fronts(Child::Queue(queue));
         let mut place = self.place(Child::Queue(queue));
         while let Some(Place { node, child }) = place {
             let Some(node) = self.nodes.get_mut(usize::from(node)) else {
@@ -385,6 +411,7 @@ impl Tree {
                 return;
             };
             node.sent(place.child, &self.last, stays);
+            node.front = None;
             let eligible = node.eligible();
             if let Some(shaper) = &mut node.shaper {
                 shaper.charge(eligible, start, bytes);
@@ -427,6 +454,9 @@ impl Heads<'_> {
 /// node of number `number`.
 fn front(nodes: &mut [Node], number: usize, heads: &Heads<'_>, now: Q24) -> Option<Child> {
     let (node, below) = nodes.split_first_mut()?;
+    if node.front.is_some() {
+        return node.front;
+    }
     let children = &node.children;
     let mut leaf_of = |child: u8| match *children.get(usize::from(child))? {
         Child::Node(other) => {
@@ -437,12 +467,13 @@ fn front(nodes: &mut [Node], number: usize, heads: &Heads<'_>, now: Q24) -> Opti
     };
     let due = node.minima.as_ref().and_then(|minima| minima.due(now));
     node.by_minimum = due.is_some();
-    if let Some(child) = due {
-        return leaf_of(child);
-    }
-    let work = u128::from(node.started_bytes) << WORK_BITS;
-    let child = node.order.front(work, |child| {
-        leaf_of(child).map_or(0, |leaf| heads.bytes(leaf))
+    let child = due.or_else(|| {
+        let work = u128::from(node.started_bytes) << WORK_BITS;
+        node.order.front(work, |child| {
+            leaf_of(child).map_or(0, |leaf| heads.bytes(leaf))
+        })
     })?;
-    leaf_of(child)
+    let leaf = leaf_of(child);
+    node.front = leaf.filter(|_| !node.changing);
+    leaf
 }

@@ -98,20 +98,22 @@ impl Wfq {
         u128::from(bytes * self.per_byte[at])
     }
 
-    /// The fluid server has done `work` in all.
-    fn advance(&mut self, work: u128) {
-        let mut left = work.saturating_sub(self.done);
-        self.done = self.done.max(work);
+    /// The fluid server has done `work` in all. Returns whether that is more than before.
+    fn advance(&mut self, work: u128) -> bool {
+        let all = work.saturating_sub(self.done);
+        let mut left = all;
+        self.done += all;
         while left > 0 && self.busy != 0 {
             let next = self.least(self.busy, |at| self.finish[at]);
             let until_next = (next - self.now) * u128::from(self.busy_weight);
             if left < until_next {
                 self.now += divided(left, self.busy_weight);
-                return;
+                break;
             }
             left -= until_next;
             self.reach(next);
         }
+        all > 0
     }
 
     /// V becomes `now`, which is not before.
@@ -130,9 +132,10 @@ impl Wfq {
         bits(children).map(value).min().unwrap_or(self.now)
     }
 
-    /// A packet arrives when the node has done `work` in all.
-    pub(super) fn arrive(&mut self, child: u8, bytes: u64, work: u128) {
-        self.advance(work);
+    /// A packet arrives when the node has done `work` in all. Returns whether the front may be another one
+    /// than before.
+    pub(super) fn arrive(&mut self, child: u8, bytes: u64, work: u128) -> bool {
+        let advanced = self.advance(work);
         let (at, bit) = (usize::from(child), bit(child));
         let before = self.finish[at];
         let start = before.max(self.now);
@@ -143,7 +146,8 @@ impl Wfq {
             self.busy_weight += self.weights[at];
         }
         let span = Span { start, finish };
-        if self.waiting & bit == 0 {
+        let is_first = self.waiting & bit == 0;
+        if is_first {
             self.waiting |= bit;
             self.known &= !bit;
             self.first[at] = span;
@@ -153,6 +157,7 @@ impl Wfq {
             let last = self.further[at].back_mut();
             last.unwrap_or(&mut self.first[at]).finish = finish;
         }
+        advanced || is_first
     }
 
     /// A child that has packets may send from now on.
