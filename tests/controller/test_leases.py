@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from pacer_controller.southbound import FenceError, NotHeldError, Tenure, fence_
 from pacer_controller.stores import Entry, Event, Status
 from pacer_controller.stores.base import epoch_above
 from pacer_controller.stores.etcd import client as etcd
+from pacer_controller.stores.etcd import leases as leases_module
+from pacer_controller.stores.etcd.assignment import Member
 from pacer_controller.stores.etcd.client import Access, EtcdClient, EtcdError
 from pacer_controller.stores.etcd.leases import LEASE_S, Leases, lease_clock
 from pacer_controller.stores.etcd.renewal import MARGIN_S, STUCK_S, Renewal, Term
@@ -213,6 +216,32 @@ def test_keys_under_a_former_lease_are_no_right_to_write(members: Members) -> No
                 await tenure.bid()
 
     asyncio.run(run())
+
+
+def test_no_key_is_put_without_a_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would stay for ever. The lease ends between two transactions of one computation."""
+    put: list[int] = []
+
+    class Client:
+        async def transact(self, _: Sequence[Any], asked: Sequence[Any]) -> Any:
+            (one,) = asked
+            put.append(one.request_txn.success[0].request_put.lease)
+            leases._renewal.term = Term()
+            leases._take_term()
+            txn = SimpleNamespace(succeeded=True)
+            header = SimpleNamespace(revision=5)
+            return SimpleNamespace(header=header, responses=[SimpleNamespace(response_txn=txn)])
+
+    client: Any = Client()
+    leases = Leases(client, client, "/leases/", "one")
+    leases.members["one"] = Member(frozenset({"s1", "s2"}))
+    leases._managed = lambda: ("s1", "s2")
+    leases._lease = 7
+    leases._renewal.term = Term(7, leases._clock() + LEASE_S)
+    monkeypatch.setattr(leases_module, "KEYS", 1)
+    asyncio.run(leases._share_once())
+    assert put == [7]
+    assert not leases._mine
 
 
 def test_a_lease_that_has_ended_is_begun_anew(members: Members) -> None:

@@ -329,7 +329,7 @@ def test_a_connection_that_closes_under_a_task_of_its_session_is_made_anew(
     config = parse_switch(f"s1={switch.address}")
     assert isinstance(config, SwitchConfig)
     asking = GuardedClient.request
-    closed = []
+    closed: list[GuardedClient] = []
 
     async def asked(self: GuardedClient, msg: Any) -> Any:
         if isinstance(msg, p4r.GetForwardingPipelineConfigRequest) and not closed:

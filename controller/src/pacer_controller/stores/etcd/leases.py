@@ -357,6 +357,7 @@ class Leases:
         # This controller can own a key that is not in `_mine`: a bid was under way when it left
         # the switch, or a put had no answer. It deletes such a key, since others wait for it.
         ours = {*self._mine, *(one for one, holder in self.holders.items() if holder == self.name)}
+        lease = self._lease
         for some in _some(sorted(one for one in ours if assigned.get(one) != self.name)):
             await self._leave(some)
         # Wait until the owner of a switch leaves it, or the owner's lease ends.
@@ -371,6 +372,9 @@ class Leases:
         gathering = now_s - self._joined_s < GATHER_S
         room = max(0, GATHER_MOST - len(self._mine)) if gathering else len(free)
         for some in _some(free[:room]):
+            if self._lease != lease:
+                # It has ended meanwhile. A key that is put without a lease stays for ever.
+                return
             await self._take(some)
 
     def _key(self, switch: str) -> str:
@@ -519,16 +523,17 @@ class Leases:
             status = replace(self._report(switch), controller=self.name)
             if self.held(switch) and not self._stands(f"status/{switch}", status):
                 changed.append((switch, status, held))
+        lease = self._lease
         for some in _some(changed):
-            puts = [self._status_operation(switch, status) for switch, status, _ in some]
+            puts = [self._status_operation(switch, status, lease) for switch, status, _ in some]
             answer = await self._client.transact([], puts)
             for (switch, status, held), one in zip(some, answer.responses, strict=True):
                 # The switch may have been left meanwhile.
                 if one.response_txn.succeeded and self._mine.get(switch) == held:
                     self._own[f"status/{switch}"] = status, answer.header.revision
 
-    def _status_operation(self, switch: str, status: Status) -> Any:
-        """Return the put of a status, if the switch's key still has this controller's lease.
+    def _status_operation(self, switch: str, status: Status, lease: int) -> Any:
+        """Return the put of a status, if the switch's key still has this lease.
 
         The key's revision is not compared: a bid that was given up may have put it late.
         """
@@ -539,8 +544,8 @@ class Leases:
             "base": status.base,
         }
         key = f"{self._prefix}status/{switch}"
-        mine = [etcd.leased(self._key(switch), self._lease)]
-        return etcd.nested(mine, [etcd.put(key, json.dumps(value), self._lease)], [])
+        mine = [etcd.leased(self._key(switch), lease)]
+        return etcd.nested(mine, [etcd.put(key, json.dumps(value), lease)], [])
 
     def status(self, switch: str) -> Status | None:
         """Return the status that a switch's controller reports (`base.Store.status`)."""
