@@ -77,21 +77,32 @@ def carrier(folder: Path, threads: str) -> dict[str, Any]:
         }
 
 
-def threads_of(pid: int) -> list[tuple[str, int, int, int]]:
-    """Name, niceness, scheduling class and permitted capabilities of each thread of a process."""
+def threads_of(pid: int) -> list[tuple[str, int, int, int, list[int]]]:
+    """Name, niceness, class, permitted capabilities and processors of each thread of a process."""
     seen = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         head, _, fields = (task / "stat").read_text().rpartition(")")
         lines = (task / "status").read_text().splitlines()
         capabilities = next(line for line in lines if line.startswith("CapPrm:")).split()[1]
         niceness, policy = (int(fields.split()[at]) for at in (16, 38))
-        seen.append((head.partition("(")[2], niceness, policy, int(capabilities, 16)))
+        processors = sorted(os.sched_getaffinity(int(task.name)))
+        name = head.partition("(")[2]
+        seen.append((name, niceness, policy, int(capabilities, 16), processors))
     return seen
 
 
 def priorities(folder: Path, threads: str) -> dict[str, Any]:
+    """Look at the switch's threads: without the real-time class, with it, with an own processor."""
+    own = ("--pacing-cpu", str(max(os.sched_getaffinity(0))))
+    modes = {"off": ("--realtime", "off"), "auto": (), "own": own}
+    if len(os.sched_getaffinity(0)) < 2:
+        del modes["own"]
+    return {name: priorities_with(folder, threads, *more) for name, more in modes.items()}
+
+
+def priorities_with(folder: Path, threads: str, *more: str) -> dict[str, Any]:
     """Have clients of each control server, and look at the switch's threads."""
-    servers = ["--thrift-port", str(THRIFT_PORT)]
+    servers = ["--thrift-port", str(THRIFT_PORT), *more]
     servers += ["--notifications-addr", f"tcp://127.0.0.1:{NOTIFICATIONS_PORT}"]
     with running(folder, "--threads", threads, *servers) as switch:
         clients = []
@@ -108,8 +119,10 @@ def priorities(folder: Path, threads: str) -> dict[str, Any]:
         limit = time.monotonic() + TIMEOUT_S
         while True:
             seen = threads_of(switch.pid)
-            grpc = [policy for name, _, policy, _ in seen if name == "control"]
-            if grpc == [os.SCHED_BATCH] * GRPC_THREADS or time.monotonic() > limit:
+            has_realtime = any(policy == os.SCHED_FIFO for _, _, policy, _, _ in seen)
+            expected = os.SCHED_OTHER if has_realtime else os.SCHED_BATCH
+            grpc = [policy for name, _, policy, _, _ in seen if name == "control"]
+            if grpc == [expected] * GRPC_THREADS or time.monotonic() > limit:
                 break
         for client in clients:
             client.close()

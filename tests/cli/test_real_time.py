@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from namespaces import told_inside
+from virtual_switch import binary
 
 INSIDE = Path(__file__).with_name("real_time_namespace.py")
 # Of a ring in which each frame has 2 KB, and of the stop that fills it.
@@ -91,17 +93,56 @@ def test_what_the_machine_takes_is_counted_as_a_stall(lived: dict[str, Any]) -> 
     assert "stalled the switch" in told["stderr"]
 
 
+CONTROL = {"control", "thrift", "thrift client", "notifications", "subscriber"}
+
+
 def test_control_threads_give_way_to_those_that_pace(lived: dict[str, Any]) -> None:
     """By niceness and class, so clients take little time from pacing; none has capabilities."""
-    told = lived["priorities"]
+    told = lived["priorities"]["off"]
     ports_of(told)
     own = os.getpriority(os.PRIO_PROCESS, 0)
-    control = {"control", "thrift", "thrift client", "notifications", "subscriber"}
-    assert control <= {name for name, *_ in told["threads"]}
-    for name, niceness, policy, capabilities in told["threads"]:
-        gives_way = niceness == min(own + 5, 19) if name in control else niceness > own
-        assert gives_way == (name in control) == (policy == os.SCHED_BATCH), name
+    assert {name for name, *_ in told["threads"]} >= CONTROL
+    for name, niceness, policy, capabilities, _ in told["threads"]:
+        gives_way = niceness == min(own + 5, 19) if name in CONTROL else niceness > own
+        assert gives_way == (name in CONTROL) == (policy == os.SCHED_BATCH), name
         assert capabilities == 0, name
+
+
+def test_control_threads_are_ordinary_beside_real_time_threads(lived: dict[str, Any]) -> None:
+    """Pacing does not need them to give way, and changes do not wait for other processes."""
+    told = lived["priorities"]["auto"]
+    ports_of(told)
+    if "the real-time class SCHED_FIFO" not in told["stderr"]:
+        pytest.skip("not run: the real-time class: needs CAP_SYS_NICE and two processors")
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert {name for name, *_ in told["threads"]} >= CONTROL
+    for name, niceness, policy, capabilities, _ in told["threads"]:
+        if name in CONTROL:
+            assert (niceness, policy) == (own, os.SCHED_OTHER), name
+        assert capabilities == 0, name
+
+
+def test_a_processor_can_be_for_the_pacing_thread_alone(lived: dict[str, Any]) -> None:
+    """All other threads of the switch keep off it."""
+    if "own" not in lived["priorities"]:
+        pytest.skip("not run: a processor for pacing: needs two processors")
+    told = lived["priorities"]["own"]
+    ports_of(told)
+    *others, own = sorted(os.sched_getaffinity(0))
+    processors = sorted(processors for *_, processors in told["threads"])
+    assert processors.count([own]) == 1
+    assert processors.count(others) == len(processors) - 1
+
+
+@pytest.mark.parametrize("processor", ["1023", "4294967296"])
+def test_a_processor_that_does_not_exist_is_refused(processor: str) -> None:
+    """By a message that names the option."""
+    command = [str(binary()), "--no-p4", "--pacing-cpu", processor]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.endswith(
+        f"--pacing-cpu {processor}: no such processor, or this process may not use it\n"
+    )
 
 
 def test_a_full_ring_is_counted_as_such(lived: dict[str, Any]) -> None:

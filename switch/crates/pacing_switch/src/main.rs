@@ -19,7 +19,7 @@ mod virtual_time;
 
 use std::fs::File;
 use std::io::{IsTerminal, Write};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::num::NonZero;
 use std::path::Path;
 use std::process::ExitCode;
@@ -291,14 +291,20 @@ fn listen_for_thrift(port: u16) -> anyhow::Result<TcpListener> {
     })
 }
 
-/// Begins a thread of the control servers: it gives way to the threads that pace.
+/// What each thread of the control servers does first. Where the thread that paces has no real-time
+/// class, they give way to it. Otherwise it does not need that, and other processes would delay changes.
+fn on_control_thread_start(realtime: bool) -> fn() {
+    if realtime { || () } else { give_way }
+}
+
+/// Has this thread of the control servers give way to the threads that pace.
 ///
 /// The thread that paces may wait for one that gives way, at locks that are held for a few microseconds:
 /// those of the memory allocator, of the runtime (an answer makes a task ready), of the list of subscribers,
 /// and of the committed program. It sleeps meanwhile, so a holder that has lost its processor gets this one.
 /// It never spins until a control thread goes on: see `JobQueue` in crate p4runtime-server, and
 /// `Subscriber` in crate notifications.
-fn begin_control_thread() {
+fn give_way() {
     static SAID: Once = Once::new();
     if let Err(error) = ports::scheduling::give_way() {
         SAID.call_once(|| {
@@ -310,11 +316,11 @@ fn begin_control_thread() {
 }
 
 /// The threads of the control servers.
-fn control_runtime() -> std::io::Result<tokio::runtime::Runtime> {
+fn control_runtime(on_thread_start: fn()) -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("control")
-        .on_thread_start(begin_control_thread)
+        .on_thread_start(on_thread_start)
         .enable_all()
         .build()
 }
@@ -339,13 +345,14 @@ fn start_thrift(
 fn serve_subscribers(
     publishers: [&Option<Arc<Publisher>>; 2],
     holders: Option<&Vec<u32>>,
+    on_thread_start: fn(),
 ) -> anyhow::Result<()> {
     for publisher in publishers.into_iter().flatten() {
         let holders = holders.cloned();
         let admits = move |client, server| {
             standing_here(client, server, holders.as_deref()) == Some(Standing::Holder)
         };
-        let serving = publisher.serve(admits, begin_control_thread);
+        let serving = publisher.serve(admits, on_thread_start);
         serving.with_context(|| format!("no thread for {}", publisher.address()))?;
     }
     Ok(())
@@ -406,14 +413,20 @@ fn events(options: &Options) -> Option<Events> {
     }
 }
 
-/// Processors that this process may use.
-fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, NonZero::get)
+/// The number of processors that this process may use. If one is for the pacing thread, this thread keeps
+/// off it, and so do those that it starts.
+fn processors(pacing_cpu: Option<usize>) -> anyhow::Result<usize> {
+    let Some(processor) = pacing_cpu else {
+        return Ok(std::thread::available_parallelism().map_or(1, NonZero::get));
+    };
+    let others = ports::scheduling::leave_processor(processor)
+        .with_context(|| format!("--pacing-cpu {processor}"))?;
+    Ok(others as usize + 1)
 }
 
 /// Gives this thread a real-time scheduling class if it is asked for. Returns whether it has one.
-fn become_realtime(asked: Realtime) -> anyhow::Result<bool> {
-    if asked == Realtime::Off || (asked == Realtime::Auto && processors() < 2) {
+fn become_realtime(asked: Realtime, processors: usize) -> anyhow::Result<bool> {
+    if asked == Realtime::Off || (asked == Realtime::Auto && processors < 2) {
         return Ok(false);
     }
     match ports::scheduling::become_realtime() {
@@ -491,6 +504,18 @@ fn mappings(path: Option<&Path>) -> anyhow::Result<Mappings> {
     Mappings::from_json(&json).with_context(|| format!("--translation {}", path.display()))
 }
 
+/// Says that the switch is ready, and where its gRPC server is.
+fn say_ready(options: &Options, only_tls: bool, address: SocketAddr) {
+    if options.program_at_start().is_none() {
+        say("pacing_switch: dropping packets (no-program) until a controller installs a program\n");
+    }
+    say(&format!(
+        "pacing_switch: ready, {} ports, gRPC {}at {address}\n",
+        options.ports.len(),
+        if only_tls { "with TLS " } else { "" },
+    ));
+}
+
 /// Opens the interfaces, starts the control servers on threads of their own, and runs the
 /// switch on this one until a signal ends it. Returns the switch and the counts of frames that were
 /// lost or refused on the way from and to controllers. `program`: the one at the start; `holders`: the
@@ -502,13 +527,14 @@ fn serve(
     traces: Option<TraceWriter>,
     holders: Option<Vec<u32>>,
 ) -> anyhow::Result<(Switch, Losses)> {
+    let processors = processors(options.pacing_cpu)?;
     let access = access(options)?;
     let mappings = mappings(options.translation.as_deref())?;
     let listener = p4runtime_server::listen(options.grpc_server_addr)?;
     let thrift_listener = options.thrift_port.map(listen_for_thrift).transpose()?;
     let publisher = publisher(options)?;
     let event_publisher = traces.as_ref().and_then(TraceWriter::publisher).cloned();
-    let threads = options.has_threads(processors());
+    let threads = options.has_threads(processors);
     let opened = open_ports(options, threads)?;
     let compiler = switch.compiler();
     let (controller_sender, controller_receiver) =
@@ -536,16 +562,22 @@ fn serve(
         driver.publish(Arc::clone(publisher), options.device_id);
     }
 
-    if become_realtime(options.realtime)? {
+    let realtime = become_realtime(options.realtime, processors)?;
+    if realtime {
         driver.share_processor();
     }
+    let on_thread_start = on_control_thread_start(realtime);
     // Before other threads begin, because each has capabilities of its own.
     privileges::drop_all(options.user.as_ref())?;
-    serve_subscribers([&publisher, &event_publisher], holders.as_ref())?;
+    serve_subscribers(
+        [&publisher, &event_publisher],
+        holders.as_ref(),
+        on_thread_start,
+    )?;
     if let Some(traces) = traces {
         driver.write_traces(TraceThread::start(traces)?);
     }
-    let control = control_runtime()?;
+    let control = control_runtime(on_thread_start)?;
     let executor = executor.context("no executor")?;
     let config = ServerConfig {
         device_id: options.device_id,
@@ -567,28 +599,20 @@ fn serve(
         program,
         notifications: publisher.as_ref().map(|it| it.address().to_string()),
         since_1970_ns: ports::clock::to_realtime_ns,
-        on_thread_start: begin_control_thread,
+        on_thread_start,
         limits: ThriftLimits::default(),
     };
     let thrift = thrift_listener
         .map(|listener| start_thrift(thrift_config, listener, server.beside()))
         .transpose()?;
-    if options.program_at_start().is_none() {
-        say("pacing_switch: dropping packets (no-program) until a controller installs a program\n");
-    }
-    say(&format!(
-        "pacing_switch: ready, {} ports, gRPC {}at {}\n",
-        options.ports.len(),
-        if access.only_tls { "with TLS " } else { "" },
-        server.local_addr()
-    ));
+    say_ready(options, access.only_tls, server.local_addr());
     let (stop, stopped) = oneshot::channel::<()>();
     service_manager::ready();
     control.spawn(service_manager::watch(heartbeat));
     let serving = control.spawn(server.run(async {
         let _ = stopped.await;
     }));
-    let switch = driver.run()?;
+    let switch = driver.run(options.pacing_cpu)?;
     service_manager::stopping();
     // The server limits how long clients may delay its end. An error at the end changes nothing.
     let _ = stop.send(());

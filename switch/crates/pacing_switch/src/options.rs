@@ -211,6 +211,12 @@ pub struct Options {
     #[arg(long, default_value = "auto", value_name = "WHEN")]
     pub realtime: Realtime,
 
+    /// Processor (from 0) for the pacing thread alone: the switch's other threads keep off it. Keep other
+    /// programs off it, too (taskset, systemd's CPUAffinity, isolcpus): one that waits for the processor
+    /// of a real-time thread waits long. Default: the kernel chooses.
+    #[arg(long, value_name = "N")]
+    pub pacing_cpu: Option<usize>,
+
     /// Threads that packets go through: 1, or 3 (one receives, one runs the program and the traffic
     /// manager, one sends). The results are the same. auto: 3 with four processors or more, where
     /// ports use af_packet without departures=kernel.

@@ -1,10 +1,12 @@
-//! The scheduling class and the niceness of a thread (sched(7)).
+//! The scheduling class, the niceness and the processors of a thread (sched(7)).
 
 use std::io;
 
+use rustix::io::Errno;
 use rustix::process::{
     Resource, Rlimit, getpid, getpriority_process, getrlimit, setpriority_process, setrlimit,
 };
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The lowest priority above all threads without a real-time class. Threads of the kernel that handle
 /// interrupts have 50.
@@ -35,6 +37,39 @@ pub fn give_way() -> io::Result<()> {
 /// The process has neither CAP_SYS_NICE nor a limit of real-time priorities (`ulimit -r`) above 0.
 pub fn become_realtime() -> io::Result<()> {
     set_class(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, PRIORITY)
+}
+
+/// Keeps the calling thread, and those that it starts later, off a processor that
+/// [`keep_to_processor`] can give to a thread. Returns how many others they may use, at least one. The kernel
+/// may have excluded the processor from those that a process gets by itself (`isolcpus`).
+///
+/// # Errors
+/// The process may not use this processor, or no other one.
+pub fn leave_processor(processor: usize) -> io::Result<u32> {
+    let mut others = sched_getaffinity(None)?;
+    // The kernel alone knows whether it exists and is allowed.
+    keep_to_processor(processor)?;
+    others.unset(processor);
+    if others.count() == 0 {
+        return Err(io::Error::other("this process may use no other one"));
+    }
+    sched_setaffinity(None, &others)?;
+    Ok(others.count())
+}
+
+/// Keeps the calling thread, and those that it starts later, to a processor.
+///
+/// # Errors
+/// There is no such processor, or the process may not use it.
+pub fn keep_to_processor(processor: usize) -> io::Result<()> {
+    let mut only = CpuSet::new();
+    if processor < CpuSet::MAX_CPU {
+        only.set(processor);
+    }
+    sched_setaffinity(None, &only).map_err(|error| match error {
+        Errno::INVAL => io::Error::other("no such processor, or this process may not use it"),
+        other => other.into(),
+    })
 }
 
 /// Sets the scheduling class of the calling thread.
@@ -89,5 +124,33 @@ mod tests {
         let told = first.join().expect("no panic");
         assert_eq!(told, (expected, [expected; 2]));
         assert_eq!(own(), before);
+    }
+
+    #[test]
+    fn a_thread_leaves_a_processor_and_another_keeps_to_it() {
+        let processors = |set: CpuSet| -> Vec<usize> {
+            (0..CpuSet::MAX_CPU).filter(|&at| set.is_set(at)).collect()
+        };
+        let before = processors(sched_getaffinity(None).expect("its own"));
+        let last = before[before.len() - 1];
+        let of_threads = thread::spawn(move || {
+            let left = leave_processor(last)
+                .map(|others| (others, sched_getaffinity(None).expect("its own")));
+            keep_to_processor(last).expect("the process may use it");
+            (left, sched_getaffinity(None).expect("its own"))
+        });
+        let (left, kept) = of_threads.join().expect("no panic");
+        assert_eq!(processors(kept), [last]);
+        match left {
+            Ok((others, left)) => {
+                assert_eq!(processors(left), before[..before.len() - 1]);
+                assert_eq!(others as usize, before.len() - 1);
+            }
+            Err(error) => assert!(before.len() == 1, "{error}"),
+        }
+        for wrong in [CpuSet::MAX_CPU - 1, CpuSet::MAX_CPU, usize::MAX] {
+            leave_processor(wrong).expect_err("no such processor");
+            keep_to_processor(wrong).expect_err("no such processor");
+        }
     }
 }

@@ -198,11 +198,6 @@ impl Waiter {
         let _ = epoll::delete(&self.epoll, port);
     }
 
-    /// Changes [`WaiterOptions::spin_ns`].
-    pub fn set_spin_ns(&mut self, spin_ns: u64) {
-        self.options.spin_ns = spin_ns;
-    }
-
     /// The ports that had frames when the last wait ended, by their place in the order of
     /// [`add`](Waiter::add) from 0; `None`: the kernel was not asked, and any port may have some.
     #[must_use]

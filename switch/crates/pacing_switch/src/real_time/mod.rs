@@ -158,7 +158,7 @@ impl RealTime {
 
     /// The calling thread, which will run the loop, has a real-time scheduling class.
     pub fn share_processor(&mut self) {
-        self.share = Some(ProcessorShare::new(self.spin_ns));
+        self.share = Some(ProcessorShare::new());
     }
 
     /// Hands the traces of packets to a thread.
@@ -166,14 +166,18 @@ impl RealTime {
         self.traces = Some(traces);
     }
 
-    /// Runs until a signal asks to end. Returns the switch for its statistics.
+    /// Runs until a signal asks to end, on this processor if one is named. Returns the switch for its
+    /// statistics.
     ///
     /// # Errors
-    /// The kernel refuses to wait, or threads that receive and send.
-    pub fn run(mut self) -> io::Result<Switch> {
+    /// The kernel refuses to wait, or threads that receive and send, or the processor.
+    pub fn run(mut self, processor: Option<usize>) -> io::Result<Switch> {
         self.links
             .interfaces
             .start(&self.waiter, self.share.is_some())?;
+        if let Some(processor) = processor {
+            ports::scheduling::keep_to_processor(processor)?;
+        }
         // When jobs may go on.
         let mut jobs_at_ns = 0;
         self.check_links();
@@ -243,10 +247,7 @@ impl RealTime {
         if stopped_ns >= STOP_NS {
             share.stopped(now_ns, clock::thread_used_ns());
         }
-        let rests = share.must_rest(now_ns, clock::thread_used_ns);
-        self.spin_ns = share.spin_ns();
-        self.waiter.set_spin_ns(self.spin_ns);
-        if !rests {
+        if !share.must_rest(now_ns, clock::thread_used_ns) {
             return now_ns;
         }
         self.monitor.idle_until(now_ns + REST_NS);
