@@ -7,9 +7,9 @@ A class of pacing_switch is paced at 500 Mbit/s, and a controller changes the ra
 ports for P4Runtime, Thrift and notifications, then at the controller's REST port. Readings with and
 without the flood alternate. The defaults flood each port for a minute in all.
 
-All processes may use all processors, as they do where a user starts them: the pacing thread has its
-real-time class. Generator and gap meter run at a higher priority than what is measured, because
-they are the instruments. In a network namespace of its own. Needs root.
+The pacing thread has its real-time class, and a processor that all other processes keep off, as the
+manual recommends. Generator and gap meter run at a higher priority than what is measured, because
+they are the instruments. In a network namespace of its own. Needs root and two processors.
 
 The table goes beside FILE.json, as Markdown. Compare what is in one row.
 """
@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -89,11 +90,17 @@ class Changes:
 
 @contextmanager
 def paced(folder: Path) -> Iterator[tuple[str, Controller, str]]:
-    """A switch and its controller; gives the switch's address, the controller and a token."""
+    """A switch and its controller; gives the switch's address, the controller and a token.
+
+    Afterwards this thread and what it starts use all processors but the last, the switch's own.
+    """
     address = f"127.0.0.1:{free_port()}"
+    *others, own = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, others)
     switch = Process(
         [
-            *(str(pacing_switch()), "--no-p4"),
+            *("taskset", "--cpu-list", ",".join(map(str, [*others, own]))),
+            *(str(pacing_switch()), "--no-p4", "--pacing-cpu", str(own)),
             *("--grpc-server-addr", address, "--cpu-port", "510"),
             *("--thrift-port", str(THRIFT_PORT)),
             *("--notifications-addr", f"tcp://127.0.0.1:{NOTIFICATIONS_PORT}"),

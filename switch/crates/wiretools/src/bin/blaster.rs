@@ -1,7 +1,7 @@
 //! Sends equal UDP frames from a batch of raw frames, at a rate or as fast as it goes: load for
-//! switches. Prints what it sent as JSON. At a rate, frames leave one by one at their times; frames
-//! it is late for are sent at once, up to a batch. Some of them can be probes, by which a receiver
-//! measures latency.
+//! switches. Prints what it sent as JSON. At a rate, frames leave one by one at their times, or together
+//! at intervals; frames it is late for are sent at once, up to a batch. Some of them can be probes, by
+//! which a receiver measures latency.
 
 use std::error::Error;
 use std::net::Ipv4Addr;
@@ -56,6 +56,9 @@ struct Options {
     /// At a rate: stay awake for waits shorter than this, us.
     #[arg(long, default_value_t = 100)]
     spin_us: u64,
+    /// At a rate: wait so long between batches, us. Frames that are due by then leave together.
+    #[arg(long, default_value_t = 0)]
+    every_us: u64,
     /// Send past the queueing discipline.
     #[arg(long)]
     qdisc_bypass: bool,
@@ -152,6 +155,7 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     })?;
     waiter.end_on_signals()?;
 
+    let every_ns = options.every_us.saturating_mul(1000);
     let count = options.count.unwrap_or(u64::MAX);
     let start_ns = clock::now_ns();
     let end_ns = start_ns.saturating_add((options.seconds * 1e9) as u64);
@@ -174,7 +178,9 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         port.flush();
         offered += burst;
         let next_ns = options.rate_pps.due_ns(start_ns, offered);
-        let deadline_ns = next_ns.min(end_ns);
+        // After a full batch, more frames may be due.
+        let batch_ns = if burst < most { every_ns } else { 0 };
+        let deadline_ns = next_ns.max(now_ns.saturating_add(batch_ns)).min(end_ns);
         if waiter
             .wait(now_ns, Some(deadline_ns), |_| false)?
             .signal
