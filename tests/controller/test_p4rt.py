@@ -15,7 +15,7 @@ from pacer_controller.config import SwitchConfig, parse_switch, switch_from
 from pacer_controller.entries import FORWARD, MEASURED_FLOWS, MONITOR, WIRE, class_row, port_row
 from pacer_controller.learning import forward_row, source_row
 from pacer_controller.p4rt import P4Switch, access
-from pacer_controller.p4rt.session import Bidder, GuardedClient, OutbidError
+from pacer_controller.p4rt.session import Bidder, EndedError, GuardedClient, OutbidError
 from pacer_controller.records import Indices, PortRecord
 from pacer_controller.rows import Change, Key, Op, Row, by_key
 from pacer_controller.schemas import ClassSpec, PortSpec
@@ -351,3 +351,29 @@ def test_a_connection_that_closes_under_a_task_of_its_session_is_made_anew(
         switch.kill()
     assert len(closed) == 1
     assert "unexpected" not in caplog.text
+
+
+def test_a_closed_client_says_so_whatever_it_is_asked_for() -> None:
+    session: Any = SimpleNamespace(
+        name="s1", address="127.0.0.1:1", options=SimpleNamespace(channel_credentials=None)
+    )
+
+    async def run() -> None:
+        client = GuardedClient(session, Unfenced(), ())
+        await client.open()
+        await client.close()
+
+        async def read() -> None:
+            async for _ in client.request_iter(p4r.ReadRequest()):
+                pass
+
+        for work in (
+            client.request(p4r.CapabilitiesRequest()),
+            read(),
+            client.send(p4r.StreamMessageRequest()),
+            client.receive(),
+        ):
+            with pytest.raises(EndedError):
+                await work
+
+    asyncio.run(run())

@@ -228,12 +228,48 @@ class GuardedClient(P4Client):
             P4ClientError: the switch refused the request, or disconnected.
 
         """
-        if self._stub is None:
-            raise EndedError("the connection was closed")
+        self._check_open()
         writes = isinstance(msg, (p4r.WriteRequest, p4r.SetForwardingPipelineConfigRequest))
         if writes and not self._tenure.held:
             raise NotHeldError(self._switch)
         return await super().request(msg)
+
+    def request_iter(self, msg: Any) -> Any:
+        """Return the answers to a read.
+
+        Raises:
+            EndedError: the connection is closed.
+
+        """
+        self._check_open()
+        return super().request_iter(msg)
+
+    async def send(self, msg: Any) -> None:
+        """Send a message on the stream.
+
+        Raises:
+            EndedError: the connection is closed.
+            P4ClientError: the switch disconnected.
+
+        """
+        self._check_open()
+        await super().send(msg)
+
+    async def receive(self) -> Any:
+        """Return the next message of the stream.
+
+        Raises:
+            EndedError: the connection is closed.
+            P4ClientError: the switch disconnected.
+
+        """
+        self._check_open()
+        return await super().receive()
+
+    def _check_open(self) -> None:
+        """Check what finsy asserts: tasks of a session can outlive its connection by a step."""
+        if self._stub is None:
+            raise EndedError("the connection was closed")
 
     async def broken(self) -> None:
         """Wait until the connection is not ready any longer."""
