@@ -291,8 +291,8 @@ fn listen_for_thrift(port: u16) -> anyhow::Result<TcpListener> {
     })
 }
 
-/// What each thread of the control servers does first. Where the thread that paces has no real-time
-/// class, they give way to it. Otherwise it does not need that, and other processes would delay changes.
+/// The first call of each thread of the control servers. They give way to the thread that paces if that
+/// has no real-time class. Otherwise it does not need that, and other processes would delay changes.
 fn on_control_thread_start(realtime: bool) -> fn() {
     if realtime { || () } else { give_way }
 }

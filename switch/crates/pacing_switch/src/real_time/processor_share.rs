@@ -28,7 +28,7 @@ const SHARING_MAX_NS: u64 = 3_600_000_000_000;
 pub struct ProcessorShare {
     window_began_ns: u64,
     used_ns: u64,
-    /// What the loop has left too little, and `REST_NS`: so far it can be ahead.
+    /// The time that the loop still has to leave to others, plus `REST_NS`. Below `REST_NS` it is ahead.
     owed_ns: u64,
     /// The loop leaves a share until then.
     sharing_until_ns: u64,
