@@ -123,6 +123,15 @@ mod tests {
     }
 
     #[test]
+    fn the_offset_is_known_to_half_a_microsecond() {
+        let offsets_ns: Vec<i64> = (0..1_000).map(|_| measure_offset()).collect();
+        let differ = |pair: &&[i64]| pair[0].abs_diff(pair[1]) > 500;
+        let apart = offsets_ns.windows(2).filter(differ).count();
+        // Each step of the machine's clock, which nobody should make now, sets two apart.
+        assert!(apart <= 3, "{apart} of 1,000 differ from the one before");
+    }
+
+    #[test]
     fn never_runs_backwards() {
         let mut last_ns = now_ns();
         for _ in 0..10_000 {

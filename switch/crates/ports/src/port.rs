@@ -32,8 +32,9 @@ const MAX_FRAME_BYTES: usize = 65_535 + MIN_FRAME_BYTES + 2 * VLAN_TAG_BYTES;
 const MAX_TX_BATCH: usize = 1024; // UIO_MAXIOV: the most that sendmmsg takes
 
 /// A receive stamp may be this far ahead of the caller's `now`, which was read before the frame came. If
-/// it is further ahead, CLOCK_REALTIME was stepped and the step is not yet known.
-const MAX_AHEAD_NS: u64 = 100_000_000;
+/// it is further ahead, the clock is read again: the stamp is of the future if CLOCK_REALTIME was
+/// stepped and the step is not yet known.
+const MAX_AHEAD_NS: u64 = 1_000_000;
 
 /// The reason why a frame was not accepted for sending. Counted in [`PortStatistics`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -562,6 +563,11 @@ impl Port {
 
     /// The arrival time of the frame at the head.
     fn stamp(&mut self, head: &Head, now_ns: u64) -> u64 {
+        let now_ns = if head.stamp_ns > now_ns.saturating_add(MAX_AHEAD_NS) {
+            clock::now_ns()
+        } else {
+            now_ns
+        };
         let arrival_ns = plausible(head.stamp_ns, self.last_arrival_ns, now_ns);
         self.statistics.rx_stamps_repaired += u64::from(arrival_ns != head.stamp_ns);
         self.last_arrival_ns = arrival_ns;
