@@ -12,6 +12,7 @@
 #   make bmv2-tests        BMv2's own tests of its command line here: BMV2=<a checkout of its sources>
 #   make trace-steps       the steps of random packets here and on stock BMv2, compared
 #   make queue-model       random packets through egress queues, beside the reference model
+#   make queue-model-ovs   the same through the pacer of Open vSwitch, for the settings that it has
 #   make engines           random packets by machine code and by the interpreter, compared
 #   make trains            random trains, and the same segments one by one, compared
 #   make simulate          controllers, stores and switches in one process, with faults from a seed
@@ -34,6 +35,7 @@
 #   make bench             packets per second and gap errors, in real time, as ratios; then bench-comparison
 #   make bench-comparison  this switch beside BMv2, Open vSwitch and a kernel bridge, for hours: QUICK=1
 #   make comparison-page   docs/comparison.md of the readings of bench-comparison
+#   make bench-traces      packets a second while each one is traced
 #   make bench-install     a million classes through P4Runtime: time and memory (CLASSES=...)
 #   make bench-cluster     rate changes through three controllers on etcd: rate, latency, cost of each
 #   make bench-flood       a class at 500 Mbit/s and rate changes beside clients without rights
@@ -64,7 +66,7 @@
 #   make differential      PACKETS=100000 SEED=1; PROGRAMS=<a folder of p4c's JSON>: those, too
 #   make command-line      COMMANDS=1000 SEED=1: random commands for each program, too
 #   make trace-steps       PACKETS=100000 SEED=1
-#   make queue-model       PACKETS=100000 SEED=1
+#   make queue-model       PACKETS=100000 SEED=1, of each kind; make queue-model-ovs, too
 #   make engines           PACKETS=10000000; PROGRAMS=<a folder of p4c's JSON>: those, too
 #   make trains            SEGMENTS=1000000 SEED=1; PROGRAMS=<a folder of p4c's JSON>: those, too
 #   make bench-load        PROGRAMS=<a folder of p4c's JSON>: those, too
@@ -344,6 +346,11 @@ bench-switches: packages dev-venv switch
 	@tools/bootstrap cluster
 	@$(PYTHON) tests/bench/switches.py --switches $(SWITCHES) --out results/switches.json
 
+# In virtual time: it needs no interface, and a disk that takes some 500 MB a second.
+.PHONY: bench-traces
+bench-traces: dev-venv switch
+	@$(PYTHON) tests/bench/traces.py --out results/traces.json
+
 CLASSES ?= 1000000
 .PHONY: bench-install
 bench-install: venv switch
@@ -418,13 +425,23 @@ test-rust: $(DESCRIPTORS)
 	@$(MAKE) --no-print-directory queue-model PACKETS=20000
 
 # Random packets for each scheduler, by the reference model and by the traffic manager.
+QUEUE_VECTORS = $(PYTHON) tests/model/make_queue_vectors.py --random $$(($(PACKETS) / 1000)) \
+    --packets 1000 --seed $(SEED) --out results/queue-vectors
 .PHONY: queue-model
 queue-model: venv
 	@mkdir -p results
-	@$(PYTHON) tests/model/make_queue_vectors.py --random $$(($(PACKETS) / 1000)) --packets 1000 \
-	    --seed $(SEED) --out results/queue-vectors
+	@$(QUEUE_VECTORS)
 	@cd switch && QUEUE_VECTORS_DIR=$(CURDIR)/results/queue-vectors \
 	    cargo test --quiet --locked -p traffic-manager --test queue_vectors -- --nocapture
+
+# The same packets, by the reference model and by the pacer of Open vSwitch, for the settings that it has.
+.PHONY: queue-model-ovs
+queue-model-ovs: venv ovs
+	@mkdir -p results
+	@$(QUEUE_VECTORS)
+	@"$$(ovs-patches/build --print --tree)/tests/ovstest" test-pacer queues \
+	    results/queue-vectors/*.json >results/queue-vectors-ovs.txt
+	@tail -n 1 results/queue-vectors-ovs.txt
 
 # Random packets by machine code and by the interpreter, through the compiled programs of the repository.
 .PHONY: engines

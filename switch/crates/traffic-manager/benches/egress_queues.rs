@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use traffic_manager::{
-    AqmConfig, Below, CodelConfig, Discipline, DualPi2Config, FqCodelConfig, Gaps, HeaderFields,
-    Limits, PieConfig, PortConfig, QueueConfig, Queued, QueueingConfig, RateCounts, Scheduler,
-    SchedulerChild, SchedulerNode, TrafficManager,
+    AqmConfig, Below, Buffer, CodelConfig, Discipline, DualPi2Config, FqCodelConfig, Gaps,
+    HeaderFields, Limits, MaxRate, PieConfig, PortConfig, QueueConfig, Queued, QueueingConfig,
+    RateCounts, RedConfig, RedProfile, Scheduler, SchedulerChild, SchedulerNode, TrafficManager,
 };
 
 /// A frame of 1514 bytes at 1 Gbit/s, in nanoseconds.
@@ -104,17 +104,12 @@ fn turn(tm: &mut TrafficManager<u32>, now_ns: &mut u64) -> Duration {
 }
 
 fn bench(c: &mut Criterion) {
-    let queues = |scheduler, aqm| {
-        let queue = QueueConfig {
-            aqm,
-            ..QueueConfig::default()
-        };
-        Some(QueueingConfig {
-            queues: vec![queue; QUEUES],
-            scheduler,
-            buffer: None,
-        })
+    let of = |scheduler, queue| QueueingConfig {
+        queues: vec![queue; QUEUES],
+        scheduler,
+        buffer: None,
     };
+    let plain = QueueConfig::default();
     let flows = FqCodelConfig {
         codel: CODEL,
         flows: 1_024,
@@ -128,18 +123,52 @@ fn bench(c: &mut Criterion) {
     let dual = DualPi2Config {
         target_ns: 15_000_000,
     };
+    // Thresholds that the average never reaches: no packet is dropped.
+    let profile = RedProfile {
+        min_bytes: 1 << 20,
+        max_bytes: 2 << 20,
+        max_p_ppm: 100_000,
+    };
+    let red = RedConfig {
+        profiles: [profile; 3],
+        weight_shift: 9,
+        packet_ns: FRAME_NS,
+        ecn: true,
+    };
     let weights = vec![1; QUEUES];
-    let strict = |aqm| queues(Scheduler::Strict, Some(aqm));
+    let strict = |queue| of(Scheduler::Strict, queue);
+    let managed = |aqm| {
+        strict(QueueConfig {
+            aqm: Some(aqm),
+            ..plain
+        })
+    };
+    let limited = QueueConfig {
+        max_rate: Some(MaxRate::bits(200_000_000)),
+        ..plain
+    };
+    let assured = QueueConfig {
+        min_rate_bps: Some(10_000_000),
+        ..plain
+    };
+    let shared = QueueingConfig {
+        buffer: Some(Buffer::OfPort(4 << 20)),
+        ..strict(plain)
+    };
     for (name, queues) in [
         ("fifo", None),
-        ("strict", queues(Scheduler::Strict, None)),
-        ("drr", queues(Scheduler::Drr(weights.clone()), None)),
-        ("wfq", queues(Scheduler::Wfq(weights), None)),
-        ("tree", queues(tree(), None)),
-        ("codel", strict(AqmConfig::Codel(CODEL))),
-        ("pie", strict(AqmConfig::Pie(pie))),
-        ("dualpi2", strict(AqmConfig::DualPi2(dual))),
-        ("fq_codel", strict(AqmConfig::FqCodel(flows))),
+        ("strict", Some(strict(plain))),
+        ("drr", Some(of(Scheduler::Drr(weights.clone()), plain))),
+        ("wfq", Some(of(Scheduler::Wfq(weights), plain))),
+        ("tree", Some(of(tree(), plain))),
+        ("max_rate", Some(strict(limited))),
+        ("min_rate", Some(strict(assured))),
+        ("buffer", Some(shared)),
+        ("codel", Some(managed(AqmConfig::Codel(CODEL)))),
+        ("red", Some(managed(AqmConfig::Red(red)))),
+        ("pie", Some(managed(AqmConfig::Pie(pie)))),
+        ("dualpi2", Some(managed(AqmConfig::DualPi2(dual)))),
+        ("fq_codel", Some(managed(AqmConfig::FqCodel(flows)))),
     ] {
         let mut tm = manager(queues);
         let mut now_ns = 0;

@@ -254,8 +254,9 @@ impl ClassQueues {
             return Err(payload);
         };
         let earliest = (queue.packets == 0).then(|| queue.earliest(meta.departure_ns));
+        let at = slab.insert(payload, meta)?;
         let mut list = queue.list();
-        slab.push(&mut list, payload, meta)?;
+        slab.link(&mut list, at);
         queue.set_list(list);
         queue.packets += 1;
         queue.bytes_and_port += frame_bytes(meta.length_bytes) << PORT_BITS;

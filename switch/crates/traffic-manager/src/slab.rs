@@ -133,7 +133,9 @@ impl<P> Slab<P> {
         })
     }
 
-    /// Appends a packet that is in no list to `list`.
+    /// Appends a packet that is in no list to `list`. Inlined, so that a list stays in registers: its two
+    /// halves, written one by one, are slow to read together.
+    #[inline]
     pub(crate) fn link(&mut self, list: &mut List, at: u32) {
         match self.nodes.get_mut(list.tail as usize) {
             Some(tail) if list.head != NONE => tail.next = at,
