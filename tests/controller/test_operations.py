@@ -25,7 +25,7 @@ from controller_harness import (
     eventually,
     free_port,
 )
-from pacer_controller import server
+from pacer_controller import metrics, server
 from pacer_controller.api.streams import MAX_STREAMS
 from pacer_controller.cli.main import main
 from pacer_controller.p4rt import P4Switch
@@ -181,6 +181,71 @@ def test_metrics_of_a_switch_that_is_away(client: Client) -> None:
     assert found["pacer_switch_state"][labels("s1", "pending")] == 1
     assert found["pacer_class_target_bits_per_second"][labels("s1", "video")] == 500_000_000
     assert "pacer_class_accepted_packets_total" not in found
+
+
+def egress_queue(number: int) -> dict[str, Any]:
+    """Return statistics of a queue that has sent one packet at once and one after 5 ms."""
+    return {
+        "queue": number,
+        "backlog_packets": 2,
+        "backlog_bytes": 3036,
+        "tx_packets": 2,
+        "tx_bytes": 1582,
+        "marked_packets": 1,
+        "drops": {"aqm": 3, "queue-full": 4},
+        "sojourn": {"buckets": [1] + [0] * 22 + [1] + [0] * 41, "max_ns": 5_000_000},
+    }
+
+
+def with_queues(queues: int) -> dict[str, Any]:
+    """Return statistics of a switch whose port 2 has egress queues, and port 1 none."""
+    port = {"line_rate_bps": None, "up": True}
+    counts = dict.fromkeys(("rx_packets", "rx_bytes", "tx_packets", "tx_bytes"), 0)
+    measured = {**counts, "queues": [egress_queue(number) for number in range(queues)]}
+    ports = [{"port": 1, **port, "statistics": None}, {"port": 2, **port, "statistics": measured}]
+    return {"classes": [], "flows": [], "ports": ports}
+
+
+def metrics_of(client: Client, said: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the metrics while each switch has these statistics."""
+
+    async def statistics(_name: str, _samples: Samples) -> dict[str, Any]:
+        return said
+
+    monkeypatch.setattr(client.service, "statistics", statistics)
+    return client.call("GET", "/metrics").text
+
+
+def test_metrics_of_egress_queues(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = samples_of(metrics_of(client, with_queues(2), monkeypatch))
+    for queue in ("0", "1"):
+        at = labels("s1", "2", queue)
+        assert found["pacer_queue_backlog_packets"][at] == 2
+        assert found["pacer_queue_backlog_bytes"][at] == 3036
+        assert found["pacer_queue_tx_packets_total"][at] == 2
+        assert found["pacer_queue_tx_bytes_total"][at] == 1582
+        assert found["pacer_queue_marked_packets_total"][at] == 1
+        assert found["pacer_queue_dropped_packets_total"][at | {"aqm"}] == 3
+        assert found["pacer_queue_dropped_packets_total"][at | {"queue-full"}] == 4
+        assert found["pacer_queue_sojourn_seconds_count"][at] == 2
+        below = found["pacer_queue_sojourn_seconds_bucket"]
+        assert below[at | {"0.0"}] == 1
+        assert below[at | {"0.004194304"}] == 1, "less than 4.2 ms"
+        assert below[at | {"0.008388608"}] == 2, "less than 8.4 ms"
+    assert found["pacer_switch_queues_left_out"][labels("s1")] == 0
+
+
+def test_a_switch_has_metrics_of_a_limited_number_of_queues(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "QUEUES_MOST", 8)
+    said = metrics_of(client, with_queues(14), monkeypatch)
+    found = samples_of(said)
+    # The client has two such switches.
+    assert len(found["pacer_queue_backlog_bytes"]) == 2 * 8
+    assert found["pacer_switch_queues_left_out"][labels("s1")] == 6
+    of_one = [line for line in said.splitlines() if 'queue="7"' in line and 'switch="s1"' in line]
+    assert len(of_one) <= 40
 
 
 def test_a_switch_that_a_request_names_twice_is_read_once(client: Client) -> None:

@@ -1,6 +1,7 @@
 """The service and its switches as Prometheus metrics."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -48,6 +49,21 @@ _PORT_HISTOGRAMS = {
     "gaps": ("gap", "How long the line was idle before each frame; 0: back to back."),
 }
 
+
+QUEUES_MOST = 512
+"""Most egress queues of a switch that have metrics: a queue has up to 40 time series."""
+
+_QUEUE_GAUGES = {
+    "backlog_packets": "Packets that wait in the queue.",
+    "backlog_bytes": "Bytes that wait in the queue, with FCS.",
+}
+_QUEUE_COUNTERS = {
+    "tx_packets": "Packets that left the queue for the line.",
+    "tx_bytes": "Bytes that left the queue for the line, with FCS.",
+    "marked_packets": "Packets that active queue management marked CE.",
+}
+_SOJOURN_BOUNDS = (0, *range(10, 34))
+"""Buckets whose ends are bounds of the sojourn's: no wait, and 1 us to 8.6 s in powers of two."""
 
 _Family = TypeVar("_Family", CounterMetricFamily, GaugeMetricFamily)
 
@@ -105,6 +121,7 @@ class Exporter:
         yield from _class_metrics(readings)
         yield from _flow_metrics(readings)
         yield from _port_metrics(readings)
+        yield from _queue_metrics(readings)
 
     def _service_metrics(self) -> Iterator[Metric]:
         yield from self._store_metrics()
@@ -236,17 +253,62 @@ def _port_metrics(readings: Mapping[str, dict[str, Any]]) -> Iterator[Metric]:
         for member, histogram in histograms.items():
             buckets = statistics.get(member, {}).get("buckets", [])
             if buckets:
-                histogram.add_metric(at, *_histogram(buckets))
+                histogram.add_metric(at, *_histogram(buckets, range(len(buckets))))
     yield from (drops, *histograms.values())
 
 
-def _histogram(buckets: list[int]) -> tuple[list[tuple[str, float]], float]:
-    """Return cumulative buckets in seconds, and a lower bound of the sum, which is not kept."""
-    cumulative: list[tuple[str, float]] = []
-    total, least_s = 0, 0.0
-    for number, count in enumerate(buckets):
-        total += count
-        cumulative.append((repr(0.0 if number == 0 else 2**number / 1e9), total))
-        least_s += count * (0 if number == 0 else 2 ** (number - 1)) / 1e9
-    cumulative.append(("+Inf", total))
-    return cumulative, least_s
+def _queue_metrics(readings: Mapping[str, dict[str, Any]]) -> Iterator[Metric]:
+    labels = ["switch", "port", "queue"]
+    left_out = GaugeMetricFamily(
+        "pacer_switch_queues_left_out",
+        f"Egress queues without metrics: those beyond {QUEUES_MOST} of a switch.",
+        labels=["switch"],
+    )
+    rows: list[tuple[list[str], Mapping[str, Any]]] = []
+    for switch, said in readings.items():
+        found = [
+            ([switch, str(port["port"]), str(queue["queue"])], queue)
+            for port in said["ports"]
+            for queue in (port["statistics"] or {}).get("queues") or ()
+        ]
+        left_out.add_metric([switch], len(found[QUEUES_MOST:]))
+        rows += found[:QUEUES_MOST]
+    yield left_out
+    for field, text in _QUEUE_GAUGES.items():
+        gauge = GaugeMetricFamily(f"pacer_queue_{field}", text, labels=labels)
+        yield _filled(gauge, ((at, queue[field]) for at, queue in rows))
+    for field, text in _QUEUE_COUNTERS.items():
+        counter = CounterMetricFamily(f"pacer_queue_{field}", text, labels=labels)
+        yield _filled(counter, ((at, queue[field]) for at, queue in rows))
+    drops = CounterMetricFamily(
+        "pacer_queue_dropped_packets", "Packets lost at the queue.", labels=[*labels, "cause"]
+    )
+    sojourn = HistogramMetricFamily(
+        "pacer_queue_sojourn_seconds", "Times that packets waited in the queue.", labels=labels
+    )
+    for at, queue in rows:
+        for cause, count in queue["drops"].items():
+            drops.add_metric([*at, cause], count)
+        if buckets := queue["sojourn"]["buckets"]:
+            sojourn.add_metric(at, *_histogram(buckets, _SOJOURN_BOUNDS))
+    yield from (drops, sojourn)
+
+
+def _histogram(
+    buckets: Sequence[int], bounds: Iterable[int]
+) -> tuple[list[tuple[str, float]], float]:
+    """Return cumulative buckets in seconds, and a lower bound of the sum, which is not kept.
+
+    Args:
+        buckets: counts; bucket 0 of the time 0, bucket i of 2^(i-1) ns to below 2^i ns.
+        bounds: the buckets whose ends are bounds, in rising order.
+
+    """
+    below = list(accumulate(buckets))
+    cumulative: list[tuple[str, float]] = [
+        (repr(0.0 if number == 0 else 2**number / 1e9), below[min(number, len(below) - 1)])
+        for number in bounds
+    ]
+    cumulative.append(("+Inf", below[-1]))
+    least_ns = sum(count * 2 ** (number - 1) for number, count in enumerate(buckets) if number)
+    return cumulative, least_ns / 1e9

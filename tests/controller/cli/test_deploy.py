@@ -186,10 +186,13 @@ def expressions(value: Any) -> list[str]:
 
 
 def test_grafana_asks_for_metrics_that_there_are(controller: Controller, wires: Network) -> None:
+    # A queue with room for one byte drops the frame that is flooded to its port.
+    queues = {"queues": 1, "settings": [{"queue": 0, "fifo_bytes": 1}]}
+    controller.put("/v1/switches/s1/ports/3", {"egress_queues": queues})
     # A flooded frame is pruned towards where it came from: counted as a drop of that port.
     wires.send(1, (b"\xff" * 6 + b"\x02" + bytes(5) + b"\x88\xb5").ljust(60, b"\0"))
     eventually(
-        lambda: "pacer_port_dropped_packets_total{" in controller.http.get("/metrics").text,
+        lambda: "pacer_queue_dropped_packets_total{" in controller.http.get("/metrics").text,
         "the flooded frame is counted",
     )
     controller.put("/v1/switches/s1/ports/2", {"line_rate": "1Gbit"})
