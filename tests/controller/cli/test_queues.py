@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -62,12 +64,61 @@ def check(pacer: Pacer) -> None:
         error = pacer.refused(f"queue set s1 2 {words}", 1)
         assert said in error
         assert ": want " in error
-    # The screen of `pacer top` in a terminal.
-    screen = Screen("")
-    screen.take(pacer.json("top s1 -n 1"))
-    console = Console(width=160, record=True)
+    assert "SOJOURN P50/P99 BELOW" in shown_in_top(Screen(""), pacer.json("top s1 -n 1"))
+
+
+def shown_in_top(screen: Screen, measured: dict[str, Any]) -> str:
+    """Return the screen of `pacer top` in a terminal, after one more sample."""
+    screen.take(measured)
+    console = Console(width=160, file=io.StringIO(), record=True)
     console.print(screen.draw(console))
-    assert "SOJOURN P50/P99 BELOW" in console.export_text()
+    return console.export_text()
+
+
+def sample(now_ns: int, buckets: list[int], drops: dict[str, int], waiting: int) -> dict[str, Any]:
+    """Return a switch's statistics with one egress queue, which marked each second packet."""
+    queue = {
+        "queue": 0,
+        "backlog_packets": waiting,
+        "backlog_bytes": 1518 * waiting,
+        "tx_packets": sum(buckets),
+        "marked_packets": sum(buckets) // 2,
+        "drops": drops,
+        "sojourn": {"buckets": buckets, "max_ns": 1 << 20},
+    }
+    port = {"port": 2, "statistics": {"queues": [queue]}}
+    return {"switch": "s1", "now_ns": now_ns, "classes": [], "ports": [port]}
+
+
+def test_top_shows_what_queues_did_in_the_last_interval() -> None:
+    """The first 1,000 packets waited for up to 1 ms; the next hundred did not wait."""
+    screen = Screen("")
+
+    def row(now_ns: int, buckets: list[int], drops: dict[str, int], waiting: int) -> list[str]:
+        shown = shown_in_top(screen, sample(now_ns, buckets, drops, waiting)).splitlines()
+        (head,) = (at for at, line in enumerate(shown) if "SOJOURN" in line)
+        assert shown[head].split() == [
+            *("PORT", "QUEUE", "WAITING", "BYTES", "SENT", "MARKED", "SOJOURN", "P50/P99"),
+            *("BELOW", "DROPS"),
+        ]
+        caption = [line.strip() for line in shown if "of the last" in line]
+        (found,) = (line for line in shown[head + 1 :] if line.split()[:2] == ["2", "0"])
+        return [*found.split()[2:], *caption]
+
+    slow, both = [0] * 20 + [1000], [100] + [0] * 19 + [1000]
+    first = row(10**9, slow, {"aqm": 7}, 3)
+    assert first == ["3", "4.45KB", "-", "-", "-", "-"], "one sample has no growth"
+    caption = "Sent, marked, sojourn and drops: of the last 2s."
+    drops = {"aqm": 7, "queue-full": 5}
+    second = ["1", "1.48KB", "100", "50", "0ns", "/", "0ns", "5", "queue-full", caption]
+    assert row(3 * 10**9, both, drops, 1) == second
+    assert row(3 * 10**9, both, drops, 1) == second, "the same sample again tells nothing new"
+    caption = caption.replace("2s", "1s")
+    assert row(4 * 10**9, both, drops, 0) == ["0", "0B", "0", "0", "-", "-", caption]
+    # The counters of a switch that started again are not growth.
+    assert row(5 * 10**9, [2], {}, 0)[2:6] == ["-", "-", "-", "-"]
+    assert row(1 * 10**9, [3], {}, 0)[2:] == ["-", "-", "-", "-"]
+    assert row(2 * 10**9, [4], {}, 0)[2:] == ["1", "1", "0ns", "/", "0ns", "-", caption]
 
 
 def test_quantiles_are_the_ends_of_buckets() -> None:

@@ -496,7 +496,7 @@ def show(session: Session, switch: str | None) -> None:
 @_common
 @click.pass_obj
 def top_(session: Session, switch: str | None, interval: float, times: int | None) -> None:
-    """Show rates, drops and queues of every class, live; q quits.
+    """Show rates, drops and queues of every class, and egress queues, live; q quits.
 
     When output is not a terminal, samples are printed one after the other; --json: one a line.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from itertools import zip_longest
 from typing import Any
 
 import click
@@ -54,10 +55,10 @@ def _sojourns(row: Mapping[str, Any]) -> str:
 
 
 def _drops(row: Mapping[str, Any]) -> str:
-    return ", ".join(f"{n} {cause}" for cause, n in row["drops"].items() if n) or "-"
+    return ", ".join(f"{render.count(n)} {cause}" for cause, n in row["drops"].items() if n) or "-"
 
 
-COLUMNS = {
+COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     ">PORT": lambda row: str(row["port"]),
     ">QUEUE": lambda row: str(row["queue"]),
     ">WAITING": lambda row: render.count(row["backlog_packets"]),
@@ -69,6 +70,42 @@ COLUMNS = {
     ">LONGEST": lambda row: render.time(row["sojourn"]["max_ns"]),
     "DROPS": _drops,
 }
+
+LIVE_COLUMNS = {name: cell for name, cell in COLUMNS.items() if name not in (">MOST", ">LONGEST")}
+"""The columns of rows of `grown`: those for which two samples suffice."""
+
+_SENT = ("tx_packets", "marked_packets")
+
+
+def grown(
+    now: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return rows of queues with the growth of counters and sojourns in their place.
+
+    A queue that is new, or whose counters have fallen, has None for packets, and no drops and
+    buckets.
+
+    Args:
+        now: the queues, as `rows` returns them.
+        before: those of an earlier sample.
+
+    """
+    earlier = {(row["port"], row["queue"]): row for row in before}
+    return [_grown(row, earlier.get((row["port"], row["queue"]))) for row in now]
+
+
+def _grown(row: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a row with the growth since an earlier one."""
+    unknown = {**dict.fromkeys(_SENT), "drops": {}, "sojourn": {**row["sojourn"], "buckets": []}}
+    if before is None:
+        return {**row, **unknown}
+    sent = {name: row[name] - before[name] for name in _SENT}
+    drops = {cause: n - before["drops"].get(cause, 0) for cause, n in row["drops"].items()}
+    pairs = zip_longest(row["sojourn"]["buckets"], before["sojourn"]["buckets"], fillvalue=0)
+    buckets = [count - count_before for count, count_before in pairs]
+    if min(*sent.values(), *drops.values(), *buckets) < 0:
+        return {**row, **unknown}
+    return {**row, **sent, "drops": drops, "sojourn": {**row["sojourn"], "buckets": buckets}}
 
 
 def show(session: Session, switch: str, port: int | None) -> None:

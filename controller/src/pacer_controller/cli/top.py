@@ -1,4 +1,4 @@
-"""`pacer top`: a live view of every class."""
+"""`pacer top`: a live view of every class and egress queue."""
 
 import os
 import select
@@ -57,8 +57,37 @@ def samples(
         raise UnreachableError("the controller ended the stream")
 
 
+class Queues:
+    """The egress queues of a switch, with what they did between the last two samples."""
+
+    def __init__(self) -> None:
+        self.grown: list[dict[str, Any]] = []
+        self._newest: list[dict[str, Any]] = []
+        self._at_ns = 0
+        self._interval_ns: int | None = None
+
+    def take(self, rows: list[dict[str, Any]], now_ns: int) -> None:
+        """Take in a sample: rows of queues, and the switch's time; one seen already is ignored."""
+        if self._newest and now_ns == self._at_ns:
+            return
+        # A switch that starts again begins its time again.
+        went_on = bool(self._newest) and now_ns > self._at_ns
+        self.grown = queues.grown(rows, self._newest if went_on else [])
+        self._interval_ns = now_ns - self._at_ns if went_on else None
+        self._newest, self._at_ns = rows, now_ns
+
+    def table(self, switch: str) -> Table:
+        """Return the table of the queues."""
+        made = render.filled(queues.LIVE_COLUMNS, [(switch, self.grown)], switch=False)
+        if self._interval_ns is not None:
+            last = render.time(self._interval_ns)
+            made.caption = Text(f"Sent, marked, sojourn and drops: of the last {last}.")
+            made.caption_justify = "left"
+        return made
+
+
 class Screen:
-    """The screen: the newest statistics of each switch, and the last rates of each class."""
+    """The screen: newest statistics by switch, last rates by class, and growth by queue."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -68,6 +97,7 @@ class Screen:
         self._counts: dict[tuple[str, ...], tuple[int, int]] = {}
         self._growth: dict[tuple[str, ...], float] = {}
         """Growth per second of drops by switch and class, and of stalls in ns by switch."""
+        self._queues: dict[str, Queues] = {}
 
     def take(self, measured: Mapping[str, Any]) -> None:
         """Take in the statistics of one switch."""
@@ -76,6 +106,7 @@ class Screen:
         now_ns = measured.get("now_ns") or time.monotonic_ns()
         polling = (measured.get("traffic_manager") or {}).get("polling") or {}
         self._count((switch,), polling.get("stalled_ns"), now_ns)
+        self._queues.setdefault(switch, Queues()).take(queues.rows(measured), now_ns)
         for row in measured["classes"]:
             key = switch, render.class_name(row)
             self._history.setdefault(key, deque(maxlen=HISTORY)).append(
@@ -107,8 +138,8 @@ class Screen:
             for row in measured.get("virtual_bottleneck") or ():
                 parts.append(_bottleneck_line(row))
             parts.append(render.filled(_PORT_COLUMNS, [(switch, measured["ports"])], switch=False))
-            if found := queues.rows(measured):
-                parts.append(render.filled(queues.COLUMNS, [(switch, found)], switch=False))
+            if self._queues[switch].grown:
+                parts.append(self._queues[switch].table(switch))
             if note := render.oversize(measured):
                 parts.append(Text(note, "yellow"))
         parts.append(Text("\nq quits", "dim"))
