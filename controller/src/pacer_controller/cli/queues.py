@@ -11,7 +11,7 @@ from typing import Any
 import click
 from rich.text import Text
 
-from pacer_controller.cli import complete, render
+from pacer_controller.cli import complete, render, tc_words
 from pacer_controller.cli.connection import UsageError, path
 from pacer_controller.cli.resources import KINDS
 from pacer_controller.cli.session import Session
@@ -169,7 +169,11 @@ _OF_QUEUE: _Words = {
     "burst": ("burst_bytes", read_size),
     "aqm": ("aqm", str),
 }
-WORDS = (*(f"{key}=" for key in _OF_PORT), *(f"q0.{key}=" for key in _OF_QUEUE))
+WORDS = (
+    *(f"{key}=" for key in _OF_PORT),
+    *(f"q0.{key}=" for key in _OF_QUEUE),
+    *tc_words.NAMES,
+)
 """The beginnings of words, for completion."""
 
 USAGE = """\b
@@ -186,7 +190,14 @@ Words as in the switch's option -i, with commas or spaces between them:
   q0.share=NUMBER   its share of the common buffer
   q0.burst=SIZE     bytes that it may make up after a wait
   q0.aqm=AQM        its own active queue management
-VALUE none: the default again. docs/queues.md has all forms."""
+VALUE none: the default again. docs/queues.md has all forms.
+
+\b
+Words of tc, in the place of those; behind a queue, q0, they are that queue's:
+  codel|fq_codel [target TIME] [interval TIME] [ecn]     pie [target TIME] [ecn]
+  dualpi2 [target TIME]     red min SIZE max SIZE [probability NUMBER] [ecn]
+  q0 rate RATE [ceil RATE] [cburst SIZE]     minimum (HTB's rate) and highest rate
+  prio [bands N]     q0 drr [quantum SIZE]     order of the queues"""
 
 _NUMBERED = re.compile(r"q([0-9]{1,2})\.([a-z]+)", re.ASCII)
 
@@ -198,16 +209,16 @@ Setting = tuple[int | None, str, Any]
 def parse(words: Sequence[str]) -> list[Setting]:
     """Return the settings of words of the switch's option, such as "queues=3,q0.rate=10mbit".
 
+    Words of tc, such as "q0 codel target 5ms", are taken for them (`tc_words`).
+
     Raises:
         UsageError: an unknown word, a word given twice, or a value that cannot be read.
 
     """
     settings: list[Setting] = []
     seen: set[str] = set()
-    for word in filter(None, ",".join(words).split(",")):
-        key, separator, value = word.partition("=")
-        if not separator:
-            raise UsageError(f"queue: {word!r} is not key=value, such as queues=8")
+    for word in tc_words.translated(list(filter(None, ",".join(words).split(",")))):
+        key, _, value = word.partition("=")
         if key in seen:
             raise UsageError(f"queue: {key} is set twice")
         seen.add(key)
