@@ -285,6 +285,8 @@ def test_wred_drops_red_packets_first(tmp_path: Path) -> None:
         (",queues=2,scheduler=drr:1", "1 weights for 2 queues"),
         (",queues=2,q2.rate=1mbit", "q2: the port has queues 0 to 1"),
         (",queues=2,q1.rate=200gbit", "q1: rate 200gbit is above the port's line rate"),
+        (",queues=2,queues=3", "queues is given twice"),
+        (",queues=2,q01.rate=1mbit", "'q01': write q1"),
         (",scheduler=strict", "scheduler: needs queues=N"),
         (",queues=2,aqm=cake", "'cake' is not codel"),
         (",queues=2,q1.aqm=red:9KB:3KB:1", "queue 1: aqm: times are"),

@@ -184,10 +184,16 @@ class _Tree:
 
     def settings(self) -> Iterator[str]:
         """Take the settings that follow, each after a colon."""
+        seen: set[str] = set()
         while self.take(":"):
             setting = self.word()
             if not setting:
                 raise WordsError(f"nothing follows the ':' before {self.rest!r}")
+            key, equals, _ = setting.partition("=")
+            if equals and key in seen:
+                raise WordsError(f"{setting!r}: {key} is given twice")
+            if equals:
+                seen.add(key)
             yield setting
 
     def root(self) -> int:
@@ -229,6 +235,8 @@ class _Tree:
         is_queue = word.startswith("q") and _NUMBER.fullmatch(number) is not None
         node: _Node | None = None
         if is_queue and int(number) <= _QUEUE_MAX:
+            if number != str(int(number)):
+                raise WordsError(f"{word!r}: write q{int(number)}")
             self.seen.append(int(number))
         elif word == _PACED:
             if self.has_paced:

@@ -194,6 +194,7 @@ def test_words_change_what_they_name() -> None:
         ("queues=2,q0.rate=fast", "q0.rate: 'fast' is not a rate"),
         ("queues=2,q0.share=all", "q0.share: 'all' is not a share"),
         ("queues=2,queues=3", "queues is set twice"),
+        ("queues=2,q1.rate=1mbit,q01.rate=2mbit", "q01.rate: write q1.rate"),
         ("queues", "'queues' is not key=value"),
         ("queues=2,q0.rate=", "q0.rate= needs a value"),
     ],

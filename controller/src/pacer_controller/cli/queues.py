@@ -231,6 +231,8 @@ def _setting(key: str, value: str) -> Setting:
     queue = None
     if numbered is not None and numbered.group(2) in _OF_QUEUE:
         queue = int(numbered.group(1))
+        if numbered.group(1) != str(queue):
+            raise UsageError(f"queue: {key}: write q{queue}.{numbered.group(2)}")
         field, read = _OF_QUEUE[numbered.group(2)]
     elif key in _OF_PORT:
         field, read = _OF_PORT[key]

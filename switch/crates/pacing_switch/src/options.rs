@@ -5,6 +5,7 @@
     reason = "the options' comments are the text of --help, where brackets mean optional"
 )]
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -509,10 +510,10 @@ impl FromStr for PortOption {
         let mut ring_frames = ports::PortOptions::default().rx_frames;
         let mut offloads = true;
         let mut queues = QueueOptions::default();
+        let mut seen = HashSet::new();
         for part in parts {
-            let (key, value) = part
-                .split_once('=')
-                .ok_or_else(|| format!("port {port}: '{part}' is not key=value"))?;
+            let (key, value) =
+                setting(part, &mut seen).map_err(|error| format!("port {port}: {error}"))?;
             let named = |error: String| format!("port {port}: {key}: {error}");
             match key {
                 "rate" => {
@@ -596,6 +597,16 @@ fn meant(place: &str) -> String {
         (_, interface) if interface.is_empty() || port_number(interface).is_some() => String::new(),
         (port, interface) => format!("; write {port}@{interface} for {interface} as port {port}"),
     }
+}
+
+/// Key and value of a setting whose key is none of those that have been `seen`.
+fn setting<'a>(part: &'a str, seen: &mut HashSet<&'a str>) -> Result<(&'a str, &'a str), String> {
+    let setting = part.split_once('=');
+    let (key, value) = setting.ok_or_else(|| format!("'{part}' is not key=value"))?;
+    if !seen.insert(key) {
+        return Err(format!("{key} is given twice"));
+    }
+    Ok((key, value))
 }
 
 /// What `ring=` says.
@@ -847,6 +858,21 @@ mod tests {
             ),
             ("1@x,rate=1gbit,gaps=empty", "'empty' is not accounted"),
             ("1@x,driver=dpdk", "not af_packet or af_xdp"),
+            ("1@x,rate=10mbit,rate=20mbit", "port 1: rate is given twice"),
+            ("1@x,queues=2,queues=3", "queues is given twice"),
+            ("1@x,queues=1,aqm=codel,aqm=none", "aqm is given twice"),
+            (
+                "1@x,queues=2,scheduler=wfq:1:0,scheduler=strict",
+                "scheduler is given twice",
+            ),
+            (
+                "1@x,queues=2,q1.rate=1mbit,q1.rate=2mbit",
+                "q1.rate is given twice",
+            ),
+            (
+                "1@x,queues=2,q1.rate=1mbit,q01.rate=2mbit",
+                "port 1: q01.rate: 'q01': write q1",
+            ),
             ("1@x,ring=1", "port 1: ring: '1' is not 2 to 524288 frames"),
             ("1@x,ring=many", "'many' is not 2 to 524288 frames"),
         ] {

@@ -1,6 +1,8 @@
 //! The egress queues of a port, as `-i` gives them: `queues=8,scheduler=strict,q7.rate=10mbit`.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
 
 use traffic_manager::{
     AqmConfig, BUFFER_SHARE_MAX_PPM, BUFFER_SHARE_ONE_PPM, Buffer, MaxRate, QUEUES_MAX,
@@ -183,10 +185,10 @@ impl QueueOptions {
             "aqm" => self.aqm = Some(known_aqm(value)?),
             "buffer" => self.buffer = Some(buffer(value)?),
             _ => {
-                let Some((queue, key)) = key.split_once('.') else {
+                let Some((word, key)) = key.split_once('.') else {
                     return Ok(false);
                 };
-                let Some(queue) = queue.strip_prefix('q').and_then(|n| n.parse().ok()) else {
+                let Some(queue) = queue_number(word)? else {
                     return Ok(false);
                 };
                 return self.of.entry(queue).or_default().take(key, value);
@@ -219,6 +221,18 @@ impl QueueOptions {
             of: self.of.clone(),
             ..strict
         }))
+    }
+}
+
+/// The queue that a word such as `q3` names; `None` if it names none.
+///
+/// # Errors
+/// The number has a sign or leading zeros: each queue has one name, so that no setting is given twice.
+pub(crate) fn queue_number<N: FromStr + fmt::Display>(word: &str) -> Result<Option<N>, String> {
+    let number: Option<N> = word.strip_prefix('q').and_then(|n| n.parse().ok());
+    match number.as_ref().map(|number| format!("q{number}")) {
+        Some(name) if name != word => Err(format!("'{word}': write {name}")),
+        _ => Ok(number),
     }
 }
 
@@ -401,6 +415,8 @@ mod tests {
                 "scheduler node 1: weight 0 is not between 1 and 65536",
             ),
             (&[("q1.rate", "1mbit")], "q1: needs queues=N"),
+            (&[("q01.rate", "1mbit")], "'q01': write q1"),
+            (&[("q+1.rate", "1mbit")], "'q+1': write q1"),
             (&[("queues", "2"), ("q2.rate", "1mbit")], "queues 0 to 1"),
             (&[("queues", "2"), ("q1.rate", "1kbit")], "queue 1: rate"),
             (

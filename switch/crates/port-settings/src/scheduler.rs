@@ -5,6 +5,7 @@ use traffic_manager::{
     Below, DEPTH_MAX, Discipline, MaxRate, Scheduler, SchedulerChild, SchedulerNode,
 };
 
+use crate::queues::queue_number;
 use crate::units::{self, within_line};
 
 const NAMES: [(&str, Discipline); 3] = [
@@ -100,11 +101,21 @@ impl<'a> Words<'a> {
 
     /// Takes the settings that follow, each after a colon.
     fn settings(&mut self) -> impl Iterator<Item = Result<&'a str, String>> {
-        std::iter::from_fn(|| {
+        let mut seen = Vec::new();
+        std::iter::from_fn(move || {
             let setting = self.take(':').then(|| self.word())?;
-            Some(match setting {
-                "" => Err(format!("nothing follows the ':' before '{}'", self.rest())),
-                setting => Ok(setting),
+            let key = setting.split_once('=').map(|(key, _)| key);
+            Some(match key {
+                _ if setting.is_empty() => {
+                    Err(format!("nothing follows the ':' before '{}'", self.rest()))
+                }
+                Some(key) if seen.contains(&key) => {
+                    Err(format!("'{setting}': {key} is given twice"))
+                }
+                key => {
+                    seen.extend(key);
+                    Ok(setting)
+                }
             })
         })
     }
@@ -147,7 +158,7 @@ impl<'a> Words<'a> {
     /// Takes a child of a node at this depth.
     fn child(&mut self, above: Discipline, depth: usize) -> Result<SchedulerChild, String> {
         let word = self.word();
-        let mut below = match word.strip_prefix('q').and_then(|n| n.parse().ok()) {
+        let mut below = match queue_number(word)? {
             Some(queue) => Below::Queue(queue),
             None if word == PACED => Below::Paced,
             None => Below::Node(self.node(word, depth + 1)?),
@@ -289,6 +300,7 @@ mod tests {
             ("wfq{q0+x1}", "'x1' is not strict, drr, wfq or a queue"),
             ("wfq{q0+}", "'' is not strict, drr, wfq or a queue"),
             ("wfq{q256}", "'q256' is not strict"),
+            ("wfq{q00}", "'q00': write q0"),
             ("wfq{q0+drr}", "drr needs children, as in drr{q1+q0}"),
             ("wfq{q0", "wfq has no '}'"),
             ("wfq{q0{q1}}", "'+' or '}' is expected in place of '{q1}}'"),
@@ -306,6 +318,14 @@ mod tests {
             ("strict{q0:4}", "a child of strict has no weight"),
             ("wfq{drr{q0}:burst=1KB}", "'burst=1KB' needs a rate"),
             ("wfq{drr{q0}:rate=fast}", "'fast' is not a rate"),
+            (
+                "wfq{drr{q0}:rate=9kbit:rate=8kbit}",
+                "'rate=8kbit': rate is given twice",
+            ),
+            (
+                "wfq{q0}:rate=9kbit:burst=1KB:burst=2KB",
+                "'burst=2KB': burst is given twice",
+            ),
             ("wfq{drr{q0}:ceil=1mbit}", "is not rate=, burst= or min="),
             (
                 "wfq{drr{q0}:rate=2mbit}",
