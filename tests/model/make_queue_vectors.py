@@ -385,7 +385,9 @@ def random_aqm(random: Random, kind: str) -> AqmConfig:
     ecn = random.below(2) == 1
     if kind == "codel":
         target_ns = random.choice([50_000, 500_000, 5_000_000])
-        return CodelConfig(target_ns, random.choice([1, 10, 100]) * 1_000_000, ecn)
+        interval_ns = random.choice([1, 10, 100]) * 1_000_000
+        # A target above the interval is refused.
+        return CodelConfig(target_ns, max(interval_ns, target_ns), ecn)
     if kind == "fqcodel":
         codel = CodelConfig(
             random.choice([50_000, 500_000]), random.choice([1, 10]) * 1_000_000, ecn

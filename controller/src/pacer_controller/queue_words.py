@@ -20,8 +20,8 @@ DEPTH_MOST_BYTES = 2**40
 SCHEDULERS = "strict, drr:4:2:1, wfq:4:2:1 or a tree such as strict{q2+wfq{q1:4+q0}}"
 AQMS = (
     "none, codel[:TARGET[:INTERVAL]], fq_codel[:TARGET[:INTERVAL]], pie[:TARGET], "
-    "dualpi2[:TARGET], red:MIN:MAX:P or wred:MIN:MAX:P/MIN:MAX:P/MIN:MAX:P, each with :ecn or "
-    "without"
+    "dualpi2[:TARGET], red:MIN:MAX:P or wred:MIN:MAX:P/MIN:MAX:P/MIN:MAX:P; codel, pie, red and "
+    "wred with :ecn or without"
 )
 
 WEIGHT_MAX = 65_536
@@ -31,7 +31,11 @@ _QUEUE_MAX = 255
 _AQM_TIME_MAX_NS = 10_000_000_000
 _DUALPI2_TIME_MIN_NS = 1_000_000
 _THRESHOLD_MAX_BYTES = 2**32 - 1
-_PPM = 1_000_000
+_PROBABILITY_MIN = 1e-6
+_CODEL_TIMES = ["5ms", "100ms"]
+"""Target and interval (RFC 8289), where they are not given."""
+_ALWAYS_MARK = ("fq_codel", "dualpi2")
+"""Algorithms that mark ECN-capable packets in any case."""
 
 _DISCIPLINES = ("strict", "drr", "wfq")
 _PACED = "paced"
@@ -74,11 +78,12 @@ def _size(text: str) -> int:
     return _scaled(text, _SIZES, "a size such as 64KB")
 
 
-def _time(text: str, least_ns: int = 1) -> None:
+def _time_ns(text: str, least_ns: int = 1) -> int:
     time_ns = _scaled(text, _TIMES, "a time such as 5ms")
     if not least_ns <= time_ns <= _AQM_TIME_MAX_NS:
         least = "1 ns" if least_ns == 1 else "1 ms"
         raise WordsError(f"{text!r} is not a time of {least} to 10 s")
+    return time_ns
 
 
 # ---- active queue management ----
@@ -88,14 +93,22 @@ def check_aqm(text: str) -> None:
     """Raise WordsError unless a text is an `aqm`."""
     if text == NO_AQM:
         return
-    name, _, given = text.removesuffix(":ecn").partition(":")
+    settings = text.removesuffix(":ecn")
+    name, _, given = settings.partition(":")
+    if settings != text and name in _ALWAYS_MARK:
+        raise WordsError(f"{text!r}: {name} always marks; write {settings}, without :ecn")
     parameters = given.split(":") if given else []
-    if name in ("codel", "fq_codel", "pie", "dualpi2"):
-        most = 2 if name.endswith("codel") else 1
-        if len(parameters) > most:
-            raise WordsError(f"{text!r}: {name} has at most {most} of its times")
+    if name in ("codel", "fq_codel"):
+        if len(parameters) > 2:
+            raise WordsError(f"{text!r}: at most TARGET and INTERVAL expected")
+        target_ns, interval_ns = map(_time_ns, (parameters + _CODEL_TIMES[len(parameters) :]))
+        if target_ns > interval_ns:
+            raise WordsError(f"{text!r}: the target is above the interval of {interval_ns} ns")
+    elif name in ("pie", "dualpi2"):
+        if len(parameters) > 1:
+            raise WordsError(f"{text!r}: at most TARGET expected")
         for one in parameters:
-            _time(one, _DUALPI2_TIME_MIN_NS if name == "dualpi2" else 1)
+            _time_ns(one, _DUALPI2_TIME_MIN_NS if name == "dualpi2" else 1)
     elif name in ("red", "wred"):
         profiles = given.split("/")
         if len(profiles) not in ((1,) if name == "red" else (1, 3)):
@@ -111,14 +124,16 @@ def _check_profile(text: str) -> None:
     if len(parts) != 3:
         raise WordsError(f"{text!r} is not MIN:MAX:P, such as 30KB:90KB:0.1")
     least, most = map(_size, parts[:2])
-    if not least < most <= _THRESHOLD_MAX_BYTES:
-        raise WordsError(f"{text!r}: MIN is below MAX, which is below 4 GB")
+    if least >= most:
+        raise WordsError(f"{text!r}: MIN is not below MAX")
+    if most > _THRESHOLD_MAX_BYTES:
+        raise WordsError(f"{text!r}: MAX is above {_THRESHOLD_MAX_BYTES} bytes")
     try:
         share = float(parts[2].replace("_", "?"))
     except ValueError:
         share = -1.0
-    if not (0 <= share <= 1 and round(share * _PPM) >= 1):
-        raise WordsError(f"{parts[2]!r} is not a probability above 0, at most 1")
+    if not _PROBABILITY_MIN <= share <= 1:
+        raise WordsError(f"{parts[2]!r} is not a probability from 0.000001 to 1")
 
 
 # ---- schedulers ----

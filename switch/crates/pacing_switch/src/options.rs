@@ -68,7 +68,8 @@ pub struct Options {
     /// 1518). qK.min: its minimum rate, which it has before the others have more than theirs.
     /// aqm, qK.aqm: active queue management of all queues, or of queue K: none (default), codel:5ms:100ms
     /// (TARGET, INTERVAL), fq_codel:5ms:100ms, pie:15ms, dualpi2:15ms, red:30KB:90KB:0.1 (MIN, MAX, P), wred with three profiles for the
-    /// drop precedences low/medium/high. With :ecn behind it, ECN-capable packets are marked.
+    /// drop precedences low/medium/high. With :ecn behind codel, pie, red or wred, ECN-capable packets are
+    /// marked; fq_codel and dualpi2 always mark them.
     /// driver: as --port-driver, for this port.
     /// departures: who sends each frame when it is due. switch (default); or kernel, given for all
     /// ports: the switch hands over many frames at once before they are due, and the interface's

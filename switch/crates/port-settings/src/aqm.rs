@@ -18,6 +18,8 @@ const FQ_LIMIT_PACKETS: u32 = 10_240;
 const PIE_TARGET_NS: u64 = 15_000_000;
 /// RED's weight is 2^-9, as Floyd and Jacobson's 0.002.
 const RED_WEIGHT_SHIFT: u32 = 9;
+/// Algorithms that mark ECN-capable packets in any case.
+const ALWAYS_MARK: [&str; 2] = ["fq_codel", "dualpi2"];
 /// A full-sized frame, in bits.
 const FRAME_BITS: u64 = 1_518 * 8;
 const NS_PER_S: u64 = 1_000_000_000;
@@ -27,36 +29,38 @@ const RATE_BPS: u64 = 1_000_000_000;
 /// An algorithm. RED counts an idle line's time in frames of `line_rate_bps`.
 ///
 /// # Errors
-/// It is none; the text says which there are.
+/// It is none, and the text says which there are; or a parameter is wrong.
 pub(crate) fn aqm(value: &str, line_rate_bps: Option<u64>) -> Result<AqmConfig, String> {
     let (settings, ecn) = match value.strip_suffix(":ecn") {
         Some(settings) => (settings, true),
         None => (value, false),
     };
     let (name, parameters) = settings.split_once(':').unwrap_or((settings, ""));
-    match name {
-        "codel" => Ok(AqmConfig::Codel(codel(parameters, ecn)?)),
-        "fq_codel" => Ok(AqmConfig::FqCodel(FqCodelConfig {
+    if ecn && ALWAYS_MARK.contains(&name) {
+        return Err(format!(
+            "'{value}': {name} always marks; write {settings}, without :ecn"
+        ));
+    }
+    let target_ns = || {
+        let [target_ns] = times(value, parameters, [("TARGET", PIE_TARGET_NS)])?;
+        Ok::<_, String>(target_ns)
+    };
+    let config = match name {
+        "codel" => AqmConfig::Codel(codel(value, parameters, ecn)?),
+        "fq_codel" => AqmConfig::FqCodel(FqCodelConfig {
             // As in RFC 8290, whose CoDel marks.
-            codel: codel(parameters, true)?,
+            codel: codel(value, parameters, true)?,
             flows: FQ_FLOWS,
             quantum_bytes: FQ_QUANTUM_BYTES,
             limit_packets: FQ_LIMIT_PACKETS,
-        })),
-        "pie" => {
-            let target_ns = match parameters {
-                "" => PIE_TARGET_NS,
-                target => units::duration_ns(target)?,
-            };
-            Ok(AqmConfig::Pie(PieConfig { target_ns, ecn }))
-        }
-        "dualpi2" => {
-            let target_ns = match parameters {
-                "" => PIE_TARGET_NS,
-                target => units::duration_ns(target)?,
-            };
-            Ok(AqmConfig::DualPi2(DualPi2Config { target_ns }))
-        }
+        }),
+        "pie" => AqmConfig::Pie(PieConfig {
+            target_ns: target_ns()?,
+            ecn,
+        }),
+        "dualpi2" => AqmConfig::DualPi2(DualPi2Config {
+            target_ns: target_ns()?,
+        }),
         "red" | "wred" => {
             let profiles: Vec<_> = parameters
                 .split('/')
@@ -67,18 +71,25 @@ pub(crate) fn aqm(value: &str, line_rate_bps: Option<u64>) -> Result<AqmConfig, 
                 [green, yellow, red] if name == "wred" => [green, yellow, red],
                 _ => return Err(format!("'{value}': red has one profile, wred one or three")),
             };
-            Ok(AqmConfig::Red(RedConfig {
+            AqmConfig::Red(RedConfig {
                 profiles,
                 weight_shift: RED_WEIGHT_SHIFT,
                 packet_ns: frame_ns(line_rate_bps),
                 ecn,
-            }))
+            })
         }
-        _ => Err(format!(
-            "'{value}' is not codel[:TARGET[:INTERVAL]], fq_codel[:TARGET[:INTERVAL]], pie[:TARGET], dualpi2[:TARGET], red:MIN:MAX:P or \
-             wred:MIN:MAX:P/MIN:MAX:P/MIN:MAX:P, each with :ecn or without"
-        )),
-    }
+        _ => {
+            return Err(format!(
+                "'{value}' is not codel[:TARGET[:INTERVAL]], fq_codel[:TARGET[:INTERVAL]], pie[:TARGET], \
+                 dualpi2[:TARGET], red:MIN:MAX:P or wred:MIN:MAX:P/MIN:MAX:P/MIN:MAX:P; codel, pie, red and \
+                 wred with :ecn or without"
+            ));
+        }
+    };
+    config
+        .check()
+        .map_err(|error| format!("'{value}': {error}"))?;
+    Ok(config)
 }
 
 /// The time of a full-sized frame.
@@ -88,17 +99,32 @@ fn frame_ns(line_rate_bps: Option<u64>) -> u64 {
 }
 
 /// `TARGET:INTERVAL`, or less.
-fn codel(parameters: &str, ecn: bool) -> Result<CodelConfig, String> {
-    let (target_ns, interval_ns) = match parameters.split_once(':') {
-        _ if parameters.is_empty() => (CODEL_TARGET_NS, CODEL_INTERVAL_NS),
-        None => (units::duration_ns(parameters)?, CODEL_INTERVAL_NS),
-        Some((target, interval)) => (units::duration_ns(target)?, units::duration_ns(interval)?),
-    };
+fn codel(value: &str, parameters: &str, ecn: bool) -> Result<CodelConfig, String> {
+    let known = [("TARGET", CODEL_TARGET_NS), ("INTERVAL", CODEL_INTERVAL_NS)];
+    let [target_ns, interval_ns] = times(value, parameters, known)?;
     Ok(CodelConfig {
         target_ns,
         interval_ns,
         ecn,
     })
+}
+
+/// Times separated by colons. Those that are left out have the values of `known`.
+fn times<const N: usize>(
+    value: &str,
+    parameters: &str,
+    known: [(&str, u64); N],
+) -> Result<[u64; N], String> {
+    let mut times = known.map(|(_, default_ns)| default_ns);
+    let given = parameters.split(':').filter(|_| !parameters.is_empty());
+    for (place, text) in given.enumerate() {
+        let Some(time) = times.get_mut(place) else {
+            let names = known.map(|(name, _)| name).join(" and ");
+            return Err(format!("'{value}': at most {names} expected"));
+        };
+        *time = units::duration_ns(text)?;
+    }
+    Ok(times)
 }
 
 /// `MIN:MAX:P`, such as `30KB:90KB:0.1`.
@@ -108,8 +134,9 @@ fn profile(text: &str) -> Result<RedProfile, String> {
         return Err(format!("'{text}' is not MIN:MAX:P, such as 30KB:90KB:0.1"));
     };
     let share: Option<f64> = probability.parse().ok();
-    let share = share.filter(|share| (0.0..=1.0).contains(share));
-    let share = share.ok_or_else(|| format!("'{probability}' is not a probability"))?;
+    let share = share.filter(|share| (1e-6..=1.0).contains(share));
+    let share =
+        share.ok_or_else(|| format!("'{probability}' is not a probability from 0.000001 to 1"))?;
     Ok(RedProfile {
         min_bytes: units::bytes(min)?,
         max_bytes: units::bytes(max)?,
@@ -152,6 +179,7 @@ mod tests {
             limit_packets: 10_240,
         };
         assert_eq!(aqm("fq_codel", None), Ok(AqmConfig::FqCodel(flows)));
+        assert!(aqm("codel:100ms", None).is_ok(), "as long as the interval");
     }
 
     #[test]
@@ -187,7 +215,41 @@ mod tests {
             ("cake", "is not codel"),
             ("codel:soon", "a time such as"),
             ("red", "is not MIN:MAX:P"),
-            ("red:1:2:3", "'3' is not a probability"),
+            ("codel:0ns", "'codel:0ns': time 0 ns is not between 1 and"),
+            (
+                "pie:11s",
+                "time 11000000000 ns is not between 1 and 10000000000",
+            ),
+            ("dualpi2:999us", "time 999000 ns is not between 1000000 and"),
+            (
+                "codel:101ms",
+                "target 101000000 ns is above the interval of 100000000",
+            ),
+            (
+                "fq_codel:2ms:1ms",
+                "target 2000000 ns is above the interval of 1000000",
+            ),
+            (
+                "codel:1ms:2ms:3ms",
+                "'codel:1ms:2ms:3ms': at most TARGET and INTERVAL expected",
+            ),
+            ("pie:1ms:2ms", "at most TARGET expected"),
+            ("dualpi2:1ms:2ms", "at most TARGET expected"),
+            (
+                "dualpi2:15ms:ecn",
+                "dualpi2 always marks; write dualpi2:15ms, without :ecn",
+            ),
+            (
+                "fq_codel:ecn",
+                "fq_codel always marks; write fq_codel, without :ecn",
+            ),
+            ("red:2:2:0.1", "MIN of 2 bytes is not below MAX of 2"),
+            (
+                "red:1:4GB:0.1",
+                "MAX of 4294967296 bytes is above 4294967295",
+            ),
+            ("red:1:2:0", "'0' is not a probability from 0.000001 to 1"),
+            ("red:1:2:3", "'3' is not a probability from 0.000001 to 1"),
             ("red:1:2:0.1/1:2:0.1/1:2:0.1", "red has one profile"),
             ("pie:15", "a time such as"),
         ] {

@@ -366,7 +366,7 @@ fn words_that_do_not_fit_are_named_and_change_nothing() {
         (aqm("cake"), "aqm: 'cake' is not codel"),
         (
             aqm("dualpi2:999us"),
-            "queue 0: aqm: times are 1 ns to 10 s (dualpi2: from 1 ms on)",
+            "aqm: 'dualpi2:999us': time 999000 ns is not between 1000000 and 10000000000",
         ),
         (
             aqm("wred:1KB:2KB:1/1KB:2KB:1"),

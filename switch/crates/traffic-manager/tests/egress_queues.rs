@@ -468,6 +468,7 @@ fn flooded() -> (TrafficManager<u32>, QueueingConfig) {
     let mut config = QueueingConfig::strict(1);
     let patient = CodelConfig {
         target_ns: 1_000_000_000,
+        interval_ns: 1_000_000_000,
         ..CODEL
     };
     config.queues[0].aqm = Some(AqmConfig::FqCodel(FqCodelConfig {

@@ -83,8 +83,9 @@ impl QueueingConfig {
             return Err(QueueingError::NoBuffer);
         }
         for (queue, config) in self.queues.iter().enumerate() {
-            if config.aqm.is_some_and(|aqm| !aqm.is_valid()) {
-                return Err(QueueingError::Aqm { queue });
+            if let Some(aqm) = config.aqm {
+                aqm.check()
+                    .map_err(|error| QueueingError::Aqm { queue, error })?;
             }
             if let Some(share_ppm) = config.buffer_share_ppm {
                 if self.buffer.is_none() {

@@ -56,8 +56,8 @@ mod tree;
 mod wfq;
 
 pub use aqm::{
-    AQM_TIME_MAX_NS, AqmConfig, CodelConfig, DualPi2Config, FLOWS_MAX, FqCodelConfig, PieConfig,
-    RedConfig, RedProfile,
+    AQM_TIME_MAX_NS, AqmConfig, AqmError, CodelConfig, DualPi2Config, FLOWS_MAX, FqCodelConfig,
+    PieConfig, RedConfig, RedProfile,
 };
 pub use config::{Buffer, QueueingConfig, Reads};
 pub use limits::{

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::aqm::AqmError;
 use super::limits::{
     BUFFER_SHARE_MAX_PPM, CHILDREN_MAX, DEPTH_MAX, NODES_MAX, PPS_MAX, QUEUES_MAX, WEIGHT_MAX,
 };
@@ -123,6 +124,8 @@ pub enum QueueingError {
     Aqm {
         /// The queue.
         queue: usize,
+        /// The setting.
+        error: AqmError,
     },
     /// A queue's rate in bit/s is out of range.
     Rate {
@@ -223,11 +226,7 @@ impl fmt::Display for QueueingError {
                 f,
                 "queue {queue}: share of {share_ppm} millionths is not between 1 and {BUFFER_SHARE_MAX_PPM}"
             ),
-            Self::Aqm { queue } => write!(
-                f,
-                "queue {queue}: aqm: times are 1 ns to 10 s (dualpi2: from 1 ms on), thresholds \
-                 grow, probabilities are above 0 and at most 1"
-            ),
+            Self::Aqm { queue, error } => write!(f, "queue {queue}: aqm: {error}"),
             Self::Rate { queue, rate_bps } => write!(
                 f,
                 "queue {queue}: rate {rate_bps} bit/s is not between {LINE_RATE_MIN_BPS} and \

@@ -14,7 +14,7 @@ const LARGEST_BYTES: u64 = crate::config::FRAME_DEFAULT_BYTES;
 /// The settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CodelConfig {
-    /// TARGET, in nanoseconds.
+    /// TARGET, in nanoseconds, at most INTERVAL.
     pub target_ns: u64,
     /// INTERVAL, in nanoseconds.
     pub interval_ns: u64,

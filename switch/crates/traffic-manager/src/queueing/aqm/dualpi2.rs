@@ -32,7 +32,7 @@ const CLASSIC_SHARE: i64 = 1;
 
 /// Shortest target, in nanoseconds. It bounds the updates that one call makes after a long time: an idle
 /// queue's base probability falls from 1 to 0 in at most 100,000.
-const TARGET_MIN_NS: u64 = 1_000_000;
+pub(super) const TARGET_MIN_NS: u64 = 1_000_000;
 
 /// The settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,11 +42,6 @@ pub struct DualPi2Config {
 }
 
 impl DualPi2Config {
-    /// Whether the target is not too short.
-    pub(super) fn is_valid(&self) -> bool {
-        self.target_ns >= TARGET_MIN_NS
-    }
-
     /// Tupdate: min(target, RTT_max / 3).
     fn update_ns(&self) -> u64 {
         self.target_ns.min(RTT_MAX_NS / 3)

@@ -6,6 +6,7 @@
 
 mod codel;
 mod dualpi2;
+mod error;
 mod fq_codel;
 mod packets;
 mod pi;
@@ -16,6 +17,7 @@ mod verdict;
 
 pub use codel::CodelConfig;
 pub use dualpi2::DualPi2Config;
+pub use error::AqmError;
 pub use fq_codel::{FLOWS_MAX, FqCodelConfig};
 pub use pie::PieConfig;
 pub use red::{RedConfig, RedProfile};
@@ -30,6 +32,15 @@ use red::Red;
 
 /// Longest target or interval, in nanoseconds.
 pub const AQM_TIME_MAX_NS: u64 = 10_000_000_000;
+
+/// A probability of 1, in millionths.
+const PROBABILITY_ONE_PPM: u32 = 1_000_000;
+
+/// Largest threshold of RED.
+const THRESHOLD_MAX_BYTES: u64 = u32::MAX as u64;
+
+/// RED's smallest weight is 2 to the power of minus this.
+const WEIGHT_SHIFT_MAX: u32 = 16;
 
 /// The algorithm of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,33 +58,72 @@ pub enum AqmConfig {
 }
 
 impl AqmConfig {
-    /// Whether the settings are in range.
-    pub(super) fn is_valid(&self) -> bool {
-        let is_time = |ns: u64| (1..=AQM_TIME_MAX_NS).contains(&ns);
-        let is_codel = |codel: &CodelConfig| is_time(codel.target_ns) && is_time(codel.interval_ns);
+    /// # Errors
+    /// A setting is out of range.
+    pub fn check(&self) -> Result<(), AqmError> {
         match self {
-            Self::Codel(codel) => is_codel(codel),
+            Self::Codel(codel) => check_codel(codel),
             Self::FqCodel(fq) => {
-                is_codel(&fq.codel)
-                    && (1..=FLOWS_MAX).contains(&fq.flows)
-                    && fq.quantum_bytes > 0
-                    && fq.limit_packets > 0
+                check_codel(&fq.codel)?;
+                if !(1..=FLOWS_MAX).contains(&fq.flows) {
+                    return Err(AqmError::Flows { flows: fq.flows });
+                }
+                if fq.quantum_bytes == 0 || fq.limit_packets == 0 {
+                    return Err(AqmError::NoRoom);
+                }
+                Ok(())
             }
-            Self::Pie(pie) => is_time(pie.target_ns),
-            Self::DualPi2(dual) => is_time(dual.target_ns) && dual.is_valid(),
+            Self::Pie(pie) => check_time(pie.target_ns, 1),
+            Self::DualPi2(dual) => check_time(dual.target_ns, dualpi2::TARGET_MIN_NS),
             Self::Red(red) => {
-                let profiles = red.profiles.iter();
-                let mut valid = profiles.map(|profile| {
-                    profile.min_bytes < profile.max_bytes
-                        && profile.max_bytes <= u64::from(u32::MAX)
-                        && (1..=1_000_000).contains(&profile.max_p_ppm)
-                });
-                valid.all(|valid| valid)
-                    && (1..=16).contains(&red.weight_shift)
-                    && is_time(red.packet_ns)
+                red.profiles.iter().try_for_each(check_profile)?;
+                if !(1..=WEIGHT_SHIFT_MAX).contains(&red.weight_shift) {
+                    let shift = red.weight_shift;
+                    return Err(AqmError::WeightShift { shift });
+                }
+                check_time(red.packet_ns, 1)
             }
         }
     }
+}
+
+fn check_time(time_ns: u64, least_ns: u64) -> Result<(), AqmError> {
+    if (least_ns..=AQM_TIME_MAX_NS).contains(&time_ns) {
+        return Ok(());
+    }
+    Err(AqmError::Time { time_ns, least_ns })
+}
+
+/// CoDel looks for the shortest wait of an interval. RFC 8289 has a target of 5 to 10 % of the interval.
+fn check_codel(codel: &CodelConfig) -> Result<(), AqmError> {
+    let (target_ns, interval_ns) = (codel.target_ns, codel.interval_ns);
+    check_time(target_ns, 1)?;
+    check_time(interval_ns, 1)?;
+    if target_ns > interval_ns {
+        return Err(AqmError::TargetAboveInterval {
+            target_ns,
+            interval_ns,
+        });
+    }
+    Ok(())
+}
+
+fn check_profile(profile: &RedProfile) -> Result<(), AqmError> {
+    let (min_bytes, max_bytes) = (profile.min_bytes, profile.max_bytes);
+    if min_bytes >= max_bytes {
+        return Err(AqmError::Thresholds {
+            min_bytes,
+            max_bytes,
+        });
+    }
+    if max_bytes > THRESHOLD_MAX_BYTES {
+        return Err(AqmError::Threshold { max_bytes });
+    }
+    let ppm = profile.max_p_ppm;
+    if !(1..=PROBABILITY_ONE_PPM).contains(&ppm) {
+        return Err(AqmError::Probability { ppm });
+    }
+    Ok(())
 }
 
 /// The algorithm with its state.
