@@ -104,6 +104,11 @@ def test_queues_are_kept_with_the_port(client: Client) -> None:
             "settings.0.packets",
             "0 is not allowed",
         ),
+        (
+            {"queues": 2, "settings": [{"queue": 1, "packets": 2**32 + 1}]},
+            "settings.0.packets",
+            "4294967297 is not allowed",
+        ),
     ],
 )
 def test_wrong_settings_are_named(

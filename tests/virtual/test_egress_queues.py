@@ -287,6 +287,7 @@ def test_wred_drops_red_packets_first(tmp_path: Path) -> None:
         (",queues=2,q1.rate=200gbit", "q1: rate 200gbit is above the port's line rate"),
         (",queues=2,queues=3", "queues is given twice"),
         (",queues=2,q01.rate=1mbit", "'q01': write q1"),
+        (",queues=2,q1.packets=4294967297", "depth of 4294967297 packets is above 4294967296"),
         (",scheduler=strict", "scheduler: needs queues=N"),
         (",queues=2,aqm=cake", "'cake' is not codel"),
         (",queues=2,q1.aqm=red:9KB:3KB:1", "q1.aqm: .*MIN of 9216 bytes is not below MAX of 3072"),

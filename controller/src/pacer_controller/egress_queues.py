@@ -14,6 +14,7 @@ from pacer_controller.problems import FieldErrors
 from pacer_controller.queue_words import (
     AQMS,
     DEPTH_MOST_BYTES,
+    DEPTH_MOST_PACKETS,
     SCHEDULERS,
     SWITCH_BUFFER,
     WordsError,
@@ -86,7 +87,10 @@ class QueueSpec(Strict):
         description="Depth in bytes. Default: the port's `fifo_bytes`.",
     )
     packets: int | None = Field(
-        default=None, ge=1, le=2**32, description="Depth in packets. Default: no limit of its own."
+        default=None,
+        ge=1,
+        le=DEPTH_MOST_PACKETS,
+        description="Depth in packets. Default: no limit of its own.",
     )
     rate: Rate | None = Field(
         default=None, description="Highest rate, layer 2 with FCS. Default: the line's."

@@ -16,6 +16,7 @@ SWITCH_BUFFER = "switch"
 
 DEPTH_MOST_BYTES = 2**40
 """The largest depth of a queue."""
+DEPTH_MOST_PACKETS = 2**32
 
 SCHEDULERS = "strict, drr:4:2:1, wfq:4:2:1 or a tree such as strict{q2+wfq{q1:4+q0}}"
 AQMS = (

@@ -417,6 +417,13 @@ async fn egress_queues_are_set_read_and_removed() {
         ),
         (
             one(vec![pacer::EgressQueue {
+                fifo_packets: Some((1 << 32) + 1),
+                ..first.clone()
+            }]),
+            "port 1: queue 1: depth of 4294967297 packets is above 4294967296",
+        ),
+        (
+            one(vec![pacer::EgressQueue {
                 rate_bps: Some(200_000_000),
                 ..first.clone()
             }]),

@@ -38,7 +38,7 @@ pub struct QueueSettings {
 pub struct OneQueue {
     /// Room in bytes: `fifo=`.
     pub fifo_bytes: Option<u64>,
-    /// Room in packets: `packets=`. Thrift may set 0, for a queue that takes none.
+    /// Room in packets, at most 2^32: `packets=`. Thrift may set 0, for a queue that takes none.
     pub fifo_packets: Option<u64>,
     /// Alpha in millionths: its share of the common buffer: `share=`.
     pub buffer_share_ppm: Option<u32>,
@@ -312,7 +312,7 @@ mod tests {
             ("q1.rate", "10mbit"),
             ("queues", "3"),
             ("q1.burst", "3KB"),
-            ("q2.packets", "64"),
+            ("q2.packets", "4294967296"),
             ("q2.fifo", "64KB"),
             ("q2.min", "2mbit"),
             ("q2.share", "0.5"),
@@ -331,7 +331,7 @@ mod tests {
             },
             QueueConfig {
                 depth_bytes: Some(65_536),
-                depth_packets: Some(64),
+                depth_packets: Some(1 << 32),
                 min_rate_bps: Some(2_000_000),
                 buffer_share_ppm: Some(500_000),
                 ..QueueConfig::default()
@@ -445,6 +445,10 @@ mod tests {
             ),
             (&[("q1.packets", "0")], "takes no packet"),
             (&[("q1.packets", "many")], "'many' is no number"),
+            (
+                &[("queues", "2"), ("q1.packets", "4294967297")],
+                "queue 1: depth of 4294967297 packets is above 4294967296",
+            ),
             (&[("aqm", "codel")], "aqm: needs queues=N"),
             (&[("q1.aqm", "cake")], "'cake' is not codel"),
             (&[("q1.aqm", "red:9:3:1")], "MIN of 9 bytes is not below"),

@@ -159,10 +159,10 @@ pub use packet::{
 pub use port_error::PortError;
 pub use queueing::{
     AQM_TIME_MAX_NS, AqmConfig, AqmError, BUFFER_SHARE_MAX_PPM, BUFFER_SHARE_ONE_PPM, Below,
-    Buffer, CHILDREN_MAX, CodelConfig, DEPTH_MAX, Discipline, DualPi2Config, FLOWS_MAX,
-    FqCodelConfig, MaxRate, NODES_MAX, PieConfig, QUEUES_MAX, QueueConfig, QueueStatistics,
-    QueueingConfig, QueueingError, Reads, RedConfig, RedProfile, Scheduler, SchedulerChild,
-    SchedulerNode, WEIGHT_MAX,
+    Buffer, CHILDREN_MAX, CodelConfig, DEPTH_MAX, DEPTH_PACKETS_MAX, Discipline, DualPi2Config,
+    FLOWS_MAX, FqCodelConfig, MaxRate, NODES_MAX, PieConfig, QUEUES_MAX, QueueConfig,
+    QueueStatistics, QueueingConfig, QueueingError, Reads, RedConfig, RedProfile, Scheduler,
+    SchedulerChild, SchedulerNode, WEIGHT_MAX,
 };
 pub use statistics::{
     BufferStatistics, PortStatistics, QueueState, Statistics, TIME_BUCKETS, TimeHistogram, Waiting,

@@ -1,7 +1,7 @@
 //! The settings of a port's egress queues.
 
 use super::aqm::AqmConfig;
-use super::limits::{BUFFER_SHARE_MAX_PPM, PPS_MAX, QUEUES_MAX};
+use super::limits::{BUFFER_SHARE_MAX_PPM, DEPTH_PACKETS_MAX, PPS_MAX, QUEUES_MAX};
 use super::queue_config::{MaxRate, QueueConfig};
 use super::queueing_error::QueueingError;
 use super::scheduler::Scheduler;
@@ -86,6 +86,11 @@ impl QueueingConfig {
             if let Some(aqm) = config.aqm {
                 aqm.check()
                     .map_err(|error| QueueingError::Aqm { queue, error })?;
+            }
+            if let Some(packets) = config.depth_packets
+                && packets > DEPTH_PACKETS_MAX
+            {
+                return Err(QueueingError::DepthPackets { queue, packets });
             }
             if let Some(share_ppm) = config.buffer_share_ppm {
                 if self.buffer.is_none() {

@@ -3,6 +3,9 @@
 /// Most egress queues of a port.
 pub const QUEUES_MAX: usize = 64;
 
+/// Largest depth of a queue in packets.
+pub const DEPTH_PACKETS_MAX: u64 = 1 << 32;
+
 /// Highest weight of a queue or node.
 pub const WEIGHT_MAX: u32 = 65_536;
 

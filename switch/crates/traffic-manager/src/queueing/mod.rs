@@ -61,8 +61,8 @@ pub use aqm::{
 };
 pub use config::{Buffer, QueueingConfig, Reads};
 pub use limits::{
-    BUFFER_SHARE_MAX_PPM, BUFFER_SHARE_ONE_PPM, CHILDREN_MAX, DEPTH_MAX, NODES_MAX, QUEUES_MAX,
-    WEIGHT_MAX,
+    BUFFER_SHARE_MAX_PPM, BUFFER_SHARE_ONE_PPM, CHILDREN_MAX, DEPTH_MAX, DEPTH_PACKETS_MAX,
+    NODES_MAX, QUEUES_MAX, WEIGHT_MAX,
 };
 pub use queue_config::{MaxRate, QueueConfig};
 pub use queueing_error::QueueingError;

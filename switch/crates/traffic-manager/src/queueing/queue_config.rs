@@ -5,7 +5,7 @@ use super::aqm::AqmConfig;
 use super::config::QueueingConfig;
 use super::depths::Depths;
 #[cfg(doc)]
-use super::limits::{BUFFER_SHARE_MAX_PPM, BUFFER_SHARE_ONE_PPM};
+use super::limits::{BUFFER_SHARE_MAX_PPM, BUFFER_SHARE_ONE_PPM, DEPTH_PACKETS_MAX};
 use crate::config::FRAME_DEFAULT_BYTES;
 
 /// The highest rate of a queue or node.
@@ -41,7 +41,8 @@ pub struct QueueConfig {
     /// ([`PortConfig::fifo_bytes`](crate::PortConfig::fifo_bytes)), or of the common buffer. A packet beyond is
     /// refused; with FQ-CoDel others are dropped for it.
     pub depth_bytes: Option<u64>,
-    /// Room in packets, in the same way; `None`: no limit beside bytes and the common buffer.
+    /// Room in packets, in the same way, at most [`DEPTH_PACKETS_MAX`]; `None`: no limit beside bytes and the
+    /// common buffer.
     pub depth_packets: Option<u64>,
     /// Alpha in millionths: the bytes that it may hold for each byte that is free in the common buffer
     /// ([`QueueingConfig::buffer`]), 1 to [`BUFFER_SHARE_MAX_PPM`]; `None`: [`BUFFER_SHARE_ONE_PPM`].

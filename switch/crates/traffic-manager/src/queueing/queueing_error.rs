@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::aqm::AqmError;
 use super::limits::{
-    BUFFER_SHARE_MAX_PPM, CHILDREN_MAX, DEPTH_MAX, NODES_MAX, PPS_MAX, QUEUES_MAX, WEIGHT_MAX,
+    BUFFER_SHARE_MAX_PPM, CHILDREN_MAX, DEPTH_MAX, DEPTH_PACKETS_MAX, NODES_MAX, PPS_MAX,
+    QUEUES_MAX, WEIGHT_MAX,
 };
 use crate::config::{LINE_RATE_MAX_BPS, LINE_RATE_MIN_BPS};
 
@@ -120,6 +121,13 @@ pub enum QueueingError {
         /// Its share, in millionths.
         share_ppm: u32,
     },
+    /// A queue's depth in packets is too large.
+    DepthPackets {
+        /// The queue.
+        queue: usize,
+        /// Its depth.
+        packets: u64,
+    },
     /// A setting of a queue's active queue management is out of range.
     Aqm {
         /// The queue.
@@ -225,6 +233,10 @@ impl fmt::Display for QueueingError {
             Self::Share { queue, share_ppm } => write!(
                 f,
                 "queue {queue}: share of {share_ppm} millionths is not between 1 and {BUFFER_SHARE_MAX_PPM}"
+            ),
+            Self::DepthPackets { queue, packets } => write!(
+                f,
+                "queue {queue}: depth of {packets} packets is above {DEPTH_PACKETS_MAX}"
             ),
             Self::Aqm { queue, error } => write!(f, "queue {queue}: aqm: {error}"),
             Self::Rate { queue, rate_bps } => write!(
