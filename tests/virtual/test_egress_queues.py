@@ -292,7 +292,6 @@ def test_wred_drops_red_packets_first(tmp_path: Path) -> None:
         (",queues=2,aqm=cake", "'cake' is not codel"),
         (",queues=2,q1.aqm=red:9KB:3KB:1", "q1.aqm: .*MIN of 9216 bytes is not below MAX of 3072"),
         (",queues=2,aqm=codel:2ms:1ms", "target 2000000 ns is above the interval of 1000000"),
-        (",queues=2,aqm=dualpi2:ecn", "dualpi2 always marks; write dualpi2, without :ecn"),
     ],
 )
 def test_settings_that_do_not_add_up(tmp_path: Path, settings: str, error: str) -> None:

@@ -21,8 +21,8 @@ DEPTH_MOST_PACKETS = 2**32
 SCHEDULERS = "strict, drr:4:2:1, wfq:4:2:1 or a tree such as strict{q2+wfq{q1:4+q0}}"
 AQMS = (
     "none, codel[:TARGET[:INTERVAL]], fq_codel[:TARGET[:INTERVAL]], pie[:TARGET], "
-    "dualpi2[:TARGET], red:MIN:MAX:P or wred:MIN:MAX:P/MIN:MAX:P/MIN:MAX:P; codel, pie, red and "
-    "wred with :ecn or without"
+    "dualpi2[:TARGET], red:MIN:MAX:P or wred:MIN:MAX:P/MIN:MAX:P/MIN:MAX:P, each with :ecn or "
+    "without"
 )
 
 WEIGHT_MAX = 65_536
@@ -35,8 +35,6 @@ _THRESHOLD_MAX_BYTES = 2**32 - 1
 _PROBABILITY_MIN = 1e-6
 _CODEL_TIMES = ["5ms", "100ms"]
 """Target and interval (RFC 8289), where they are not given."""
-_ALWAYS_MARK = ("fq_codel", "dualpi2")
-"""Algorithms that mark ECN-capable packets in any case."""
 
 _DISCIPLINES = ("strict", "drr", "wfq")
 _PACED = "paced"
@@ -94,10 +92,7 @@ def check_aqm(text: str) -> None:
     """Raise WordsError unless a text is an `aqm`."""
     if text == NO_AQM:
         return
-    settings = text.removesuffix(":ecn")
-    name, _, given = settings.partition(":")
-    if settings != text and name in _ALWAYS_MARK:
-        raise WordsError(f"{text!r}: {name} always marks; write {settings}, without :ecn")
+    name, _, given = text.removesuffix(":ecn").partition(":")
     parameters = given.split(":") if given else []
     if name in ("codel", "fq_codel"):
         if len(parameters) > 2:

@@ -18,8 +18,6 @@ const FQ_LIMIT_PACKETS: u32 = 10_240;
 const PIE_TARGET_NS: u64 = 15_000_000;
 /// RED's weight is 2^-9, as Floyd and Jacobson's 0.002.
 const RED_WEIGHT_SHIFT: u32 = 9;
-/// Algorithms that mark ECN-capable packets in any case.
-const ALWAYS_MARK: [&str; 2] = ["fq_codel", "dualpi2"];
 /// A full-sized frame, in bits.
 const FRAME_BITS: u64 = 1_518 * 8;
 const NS_PER_S: u64 = 1_000_000_000;
@@ -36,11 +34,6 @@ pub(crate) fn aqm(value: &str, line_rate_bps: Option<u64>) -> Result<AqmConfig, 
         None => (value, false),
     };
     let (name, parameters) = settings.split_once(':').unwrap_or((settings, ""));
-    if ecn && ALWAYS_MARK.contains(&name) {
-        return Err(format!(
-            "'{value}': {name} always marks; write {settings}, without :ecn"
-        ));
-    }
     let target_ns = || {
         let [target_ns] = times(value, parameters, [("TARGET", PIE_TARGET_NS)])?;
         Ok::<_, String>(target_ns)
@@ -81,8 +74,8 @@ pub(crate) fn aqm(value: &str, line_rate_bps: Option<u64>) -> Result<AqmConfig, 
         _ => {
             return Err(format!(
                 "'{value}' is not codel[:TARGET[:INTERVAL]], fq_codel[:TARGET[:INTERVAL]], pie[:TARGET], \
-                 dualpi2[:TARGET], red:MIN:MAX:P or wred:MIN:MAX:P/MIN:MAX:P/MIN:MAX:P; codel, pie, red and \
-                 wred with :ecn or without"
+                 dualpi2[:TARGET], red:MIN:MAX:P or wred:MIN:MAX:P/MIN:MAX:P/MIN:MAX:P, each with \
+                 :ecn or without"
             ));
         }
     };
@@ -235,14 +228,6 @@ mod tests {
             ),
             ("pie:1ms:2ms", "at most TARGET expected"),
             ("dualpi2:1ms:2ms", "at most TARGET expected"),
-            (
-                "dualpi2:15ms:ecn",
-                "dualpi2 always marks; write dualpi2:15ms, without :ecn",
-            ),
-            (
-                "fq_codel:ecn",
-                "fq_codel always marks; write fq_codel, without :ecn",
-            ),
             ("red:2:2:0.1", "MIN of 2 bytes is not below MAX of 2"),
             (
                 "red:1:4GB:0.1",
