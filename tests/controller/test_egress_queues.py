@@ -136,7 +136,7 @@ def test_switches_without_them_refuse(client: Client) -> None:
     body = {"egress_queues": {"queues": 2}}
     (error,) = problem(client.put("/v1/switches/other/ports/2", body), 422)["errors"]
     assert error["field"] == "egress_queues"
-    assert "have no egress queues; those of a pacing_switch have them" in error["message"]
+    assert "have no egress queues; those of a pacing_switch and of Open vSwitch" in error["message"]
     # A FIFO is what its ports have.
     assert client.put("/v1/switches/other/ports/2", {"egress_queues": "none"}).status_code == 201
 

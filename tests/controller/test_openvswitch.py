@@ -13,10 +13,17 @@ from ovs_bridge import BRIDGE, SCHEMA, Bridge, Start, controlled, put, running
 from test_ryu import QUEUES
 
 from controller_harness import Controller, Network, eventually
-from pacer_controller.openvswitch import flows, ovsdb
+from pacer_controller import egress_queues
+from pacer_controller.egress_queues import EgressQueuesSpec
+from pacer_controller.openvswitch import flows, ovsdb, queues, refusals
 from pacer_controller.openvswitch.openflow import OpenFlow, OpenFlowError, StaleRoleError
 from pacer_controller.openvswitch.ovsdb import Database, OvsdbError
-from pacer_controller.rows import Change, Op, row
+from pacer_controller.openvswitch.switch import QUEUES_MOST
+from pacer_controller.rows import PORTS, Change, Op, by_key, row
+from pacer_controller.schemas import ClassSpec
+from pacer_controller.service.checks import Checker
+from pacer_controller.southbound import PortInfo
+from rest_client import Client
 
 
 @pytest.fixture
@@ -85,6 +92,9 @@ def test_meters_ranges_and_marks(bridge: Bridge, ovs: Controller) -> None:
     limited = put(ovs, "/ports/2", {"line_rate": "1Gbit"})
     assert limited["line_rate"] == "1Gbit"
     assert ovs.put(BRIDGE + "/classes/x", {"rate": "2Gbit", "port": 2}).status_code == 422
+    refused = ovs.put(BRIDGE + "/ports/2", {"egress_queues": {"queues": 2}})
+    assert refused.status_code == 422
+    assert "the switch's ports have no egress queues" in refused.json()["detail"]
     # Features that the program of a P4 switch has and a bridge lacks.
     for field, spec in (
         ("mode", {"mode": "ipg", "rate": "1Gbit", "gap_bytes": 12}),
@@ -264,6 +274,145 @@ def test_who_has_lost_the_lock_writes_nothing(bridge: Bridge) -> None:
     finally:
         first.close()
         second.close()
+
+
+def test_a_queue_of_one_port_is_on_that_port_alone(bridge: Bridge) -> None:
+    database = Database(bridge.database, "br0", "br0")
+    of_classes = {1: {"max-rate": "1000000"}}
+    own = {"max-rate": "2000000"}
+    try:
+        assert database.lock(steal=False)
+        assert database.fence(5) == 0
+
+        def sync(of_port: dict[int, dict[str, str]]) -> list[str]:
+            return database.sync("linux-htb", of_classes, {}, own_queues={2: of_port})
+
+        assert "queue 7 of port 2" in sync({7: own})
+        assert bridge.queues("p1") == of_ports(of_classes)
+        assert bridge.queues("p2") == of_ports(of_classes | {7: own})
+        first, second = database.read().ports
+        assert (first.own_queues, second.own_queues) == ({}, {7: own})
+        assert sync({7: own}) == []
+        # A row that lost its port is no longer a queue of this controller.
+        bridge.vsctl("set", "queue", second.queues[7], "external_ids:pacer-port=two")
+        assert f"queue row {second.queues[7]}" in sync({7: own})
+        assert bridge.queues("p2") == of_ports(of_classes | {7: own})
+        assert sync({}) == ["QoS of port 2", "queue 7 of port 2"]
+        assert bridge.queues("p2") == of_ports(of_classes)
+        assert len(bridge.vsctl("--bare", "--columns=_uuid", "list", "queue").split()) == 1
+    finally:
+        database.close()
+
+
+def of_ports(rows: dict[int, dict[str, str]]) -> dict[str, dict[str, str]]:
+    """Return queues in the form of `Bridge.queues`."""
+    return {str(number): config for number, config in rows.items()}
+
+
+@pytest.mark.parametrize(
+    ("asked", "order", "rows"),
+    [
+        ({"queues": 2}, "strict", {0: {}, 62_001: {}}),
+        (
+            {"queues": 3, "scheduler": "wfq:4:+2:65536", "settings": [{"queue": 1, "packets": 9}]},
+            "wfq",
+            {
+                0: {"weight": "4"},
+                62_001: {"weight": "2", "limit-packets": "9"},
+                62_002: {"weight": "65536"},
+            },
+        ),
+        (
+            {
+                "queues": 2,
+                "scheduler": "drr:1:1",
+                "settings": [
+                    {"queue": 0, "rate": "8kbit", "burst_bytes": 0},
+                    {"queue": 1, "fifo_bytes": 1, "rate": "1Mbit"},
+                ],
+            },
+            "drr",
+            {
+                0: {"weight": "1", "max-rate": "8000", "burst": "0"},
+                62_001: {"weight": "1", "max-rate": "1000000", "limit": "1"},
+            },
+        ),
+    ],
+)
+def test_egress_queues_are_rows_of_the_pacer_and_back(
+    asked: dict[str, object], order: str, rows: dict[int, dict[str, str]]
+) -> None:
+    plain = egress_queues.plain(EgressQueuesSpec.model_validate(asked).wanted())
+    expected = {number: {"mode": "unpaced", **config} for number, config in rows.items()}
+    assert (queues.scheduler(plain), queues.settings(plain)) == (order, expected)
+    weights = plain["scheduler"].replace("+", "")
+    assert queues.plain({"scheduler": order}, expected) == {**plain, "scheduler": weights}
+
+
+def test_egress_queues_have_numbers_that_no_class_has() -> None:
+    numbers = [queues.number_of(queue) for queue in range(egress_queues.QUEUES_MAX)]
+    assert [queues.queue_of(number) for number in numbers] == list(range(egress_queues.QUEUES_MAX))
+    assert numbers == sorted(numbers)
+    assert numbers[0] == 0
+    assert QUEUES_MOST < numbers[1] < numbers[-1] < 2**16
+    assert {queues.queue_of(index) for index in range(1, QUEUES_MOST + 1)} == {None}
+
+
+def test_statistics_of_egress_queues() -> None:
+    """Bytes are with FCS, as those of a pacing_switch."""
+    counters = {(2, 0): (3, 180, 0), (2, 62_001): (1, 60, 5), (1, 62_001): (9, 9, 9)}
+    found = queues.statistics(2, 3, counters)
+    known = ("queue", "tx_packets", "tx_bytes", "drops")
+    assert [[one[name] for name in known] for one in found] == [
+        [0, 3, 192, {"queue-full": 0}],
+        [1, 1, 64, {"queue-full": 5}],
+        [2, 0, 0, {"queue-full": 0}],
+    ]
+    assert {value for one in found for name, value in one.items() if name not in known} == {None}
+
+
+def test_egress_queues_with_values_of_others() -> None:
+    """Somebody has changed the rows; the controller repairs them at the next reconcile."""
+    rows = {0: {"weight": "3", "limit": "all"}, 62_001: {"max-rate": "-1", "burst": "9"}}
+    assert queues.plain({}, rows)["scheduler"] == "fifo"  # type: ignore[index]
+    read = queues.plain({"scheduler": "drr"}, rows)
+    settings = [{"queue": 1, "burst_bytes": 9}]
+    assert read == {"queues": 2, "scheduler": "drr:3:1", "aqm": "none", "settings": settings}
+    assert queues.plain({"scheduler": "drr"}, {}) is None
+
+
+def test_a_refused_egress_queue_fails_its_port() -> None:
+    port = row(PORTS, {"port": 2}, "settings", {}, owner="port 2")
+    of_class = flows.queue_row(1, ClassSpec(mode="unpaced"), "class 'bulk'")
+    status = "queue 62003: burst is wrong; queue 0: limit is wrong; queue 1: limit is wrong"
+    ports = [PortInfo(1, "p1"), PortInfo(2, "p2")]
+    found = refusals.by_owner({"p2": status, "p1": status}, ports, by_key([port, of_class]))
+    assert found == {
+        "port 2": "port p2 refuses it: egress queue 3: burst is wrong; "
+        "port p2 refuses it: egress queue 0: limit is wrong",
+        "class 'bulk'": "port p2 refuses it: limit is wrong; port p1 refuses it: limit is wrong",
+    }
+
+
+def test_egress_queues_that_a_bridge_cannot_have_have_failed() -> None:
+    """The switch has become a bridge after they were accepted."""
+    client = Client()
+    try:
+        path = "/v1/switches/other"
+        former = {"kind": "p4runtime", "address": "127.0.0.1:1", "ports": "1-2"}
+        assert client.put(path, former).status_code == 201
+        body = {"egress_queues": {"queues": 2, "aqm": "codel"}}
+        assert client.put(path + "/ports/2", body).status_code == 201
+        for qos_type, reason in (
+            ("pacer", "the switch's queues have no active queue management; want no aqm"),
+            ("linux-htb", "the switch's ports have no egress queues"),
+        ):
+            bridge = {"kind": "openvswitch", "ovsdb": "unix:/nowhere", "bridge": "br0"}
+            assert client.put(path, bridge | {"qos_type": qos_type}).status_code == 200
+            found = client.service.switch("other")
+            assert Checker.of(found).unfit(found.desired)["port 2"].startswith(reason)
+    finally:
+        client.store.shut()
 
 
 def test_a_former_master_of_a_bridge_writes_nothing(bridge: Bridge) -> None:

@@ -5,12 +5,13 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from pacer_controller.fields import Rate, Strict, examples, refuse, show
-from pacer_controller.problems import FieldErrors
+from pacer_controller.problems import FieldError, FieldErrors
 from pacer_controller.queue_words import (
     AQMS,
     DEPTH_MOST_BYTES,
@@ -76,6 +77,30 @@ _Buffer = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class QueueFeatures:
+    """The features of the egress queues of a switch; the defaults are a pacing_switch's.
+
+    Attributes:
+        trees: whether the scheduler may be a tree.
+        aqm: whether queues can have active queue management.
+        min_rates: whether queues can have minimum rates.
+        buffers: whether queues can have a common buffer.
+        fifo_max_bytes: the largest depth in bytes.
+        packets_max: the largest depth in packets.
+        burst_max_bytes: the largest burst.
+
+    """
+
+    trees: bool = True
+    aqm: bool = True
+    min_rates: bool = True
+    buffers: bool = True
+    fifo_max_bytes: int = DEPTH_MOST_BYTES
+    packets_max: int = DEPTH_MOST_PACKETS
+    burst_max_bytes: int = DEPTH_MOST_BYTES
+
+
 class QueueSpec(Strict):
     """The requested settings of one egress queue; the others have their defaults."""
 
@@ -118,6 +143,28 @@ class QueueSpec(Strict):
         default=None,
         description="Active queue management of its own, or `none`.",
     )
+
+    def unsupported(self, features: QueueFeatures) -> FieldErrors:
+        """Return an error for each setting that a switch with these features lacks."""
+        found = FieldErrors()
+        if self.aqm not in (None, _NO_AQM) and not features.aqm:
+            found.append(_LACKS_AQM)
+        if self.min_rate is not None and not features.min_rates:
+            message = f"queue {self.queue}: the switch's queues have no minimum rates"
+            found.add("min_rate", message, "no min_rate")
+        for name, most in (
+            ("fifo_bytes", features.fifo_max_bytes),
+            ("packets", features.packets_max),
+            ("burst_bytes", features.burst_max_bytes),
+        ):
+            value = getattr(self, name)
+            if value is not None and value > most:
+                message = f"queue {self.queue}: {value} is above the switch's largest, {most}"
+                found.add(name, message, f"at most {most}")
+        return found
+
+
+_LACKS_AQM = FieldError("aqm", "the switch's queues have no active queue management", "no aqm")
 
 
 QUEUES_IN_PLACE = "egress-queues"
@@ -186,6 +233,21 @@ class EgressQueuesSpec(Strict):
                 message = f"{format_rate(one.min_rate)} is above the rate, {format_rate(one.rate)}"
                 found.add(f"{at}min_rate", f"queue {one.queue}: {message}", "at most the rate")
         self._add_scheduler_problem(found, line_rate_bps)
+        return found
+
+    def unsupported(self, features: QueueFeatures) -> FieldErrors:
+        """Return an error for each setting that a switch with these features lacks."""
+        found = FieldErrors()
+        if "{" in (self.scheduler or "") and not features.trees:
+            message = "the switch has no trees of schedulers"
+            found.add("scheduler", message, "strict, drr:4:2:1 or wfq:4:2:1")
+        if self.aqm not in (None, _NO_AQM) and not features.aqm:
+            found.append(_LACKS_AQM)
+        if self.buffer_bytes is not None and not features.buffers:
+            message = "the switch's queues have no common buffer"
+            found.add("buffer_bytes", message, "no buffer_bytes and buffer_share_ppm")
+        for place, one in enumerate(self.settings):
+            found.add_below(f"settings.{place}.", one.unsupported(features))
         return found
 
     def _add_scheduler_problem(self, found: FieldErrors, line_rate_bps: int | None) -> None:

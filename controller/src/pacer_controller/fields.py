@@ -16,6 +16,9 @@ from pacer_controller.problems import shorten
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
+FCS_BYTES = 4
+"""Bytes of a frame that a switch's counters leave out."""
+
 FRAME_BYTES_MAX = 1522
 """Largest tagged Ethernet frame with FCS: a class that queues less can never send one."""
 

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 from pacer_controller.burst.measure import Measured
+from pacer_controller.egress_queues import QueueFeatures
 from pacer_controller.permits import Permits
 from pacer_controller.records import Desired, Record
 from pacer_controller.rows import Key, Row, Rows
@@ -237,7 +238,7 @@ class Capabilities:
         sets_dscp: whether a flow can set the DSCP of its packets.
         line_settings: the settings of ports that can be changed.
         gap_modes: the gap modes of ports.
-        egress_queues: whether ports can have egress queues.
+        egress_queues: the features of the egress queues of ports; None: ports cannot have them.
         meter_per_entry: whether each entry of a flow has a meter, so that a flow of several
             entries cannot be metered as one.
         numbered_meters: whether a flow's meter needs a number of its own.
@@ -257,7 +258,7 @@ class Capabilities:
     sets_dscp: bool = False
     line_settings: frozenset[str] = frozenset()
     gap_modes: tuple[str, ...] = ("accounted",)
-    egress_queues: bool = False
+    egress_queues: QueueFeatures | None = None
     meter_per_entry: bool = True
     numbered_meters: bool = False
     meters_mark: bool = True

@@ -17,9 +17,9 @@ from pacer_controller.cli import render
 from pacer_controller.cli.connection import UsageError, path
 from pacer_controller.cli.session import Session
 from pacer_controller.cli.words import read_rate, read_size, read_time_ns
+from pacer_controller.fields import FCS_BYTES
 
 DEFAULT_WINDOW = f"{DEFAULT_WINDOW_NS // 10**6}ms"
-FCS_BYTES = 4
 MAX_FLOWS = 10_000
 MIN_WINDOW_NS, MAX_WINDOW_NS = 1_000_000, 10_000_000_000
 

@@ -49,6 +49,8 @@ def quantile_below_ns(sojourn: Mapping[str, Any], part: float) -> int | None:
 
 
 def _sojourns(row: Mapping[str, Any]) -> str:
+    if row["sojourn"] is None:
+        return "-"
     times = [quantile_below_ns(row["sojourn"], part) for part in QUANTILES.values()]
     shown = [render.time(ns) for ns in times]
     return " / ".join(shown) if times[0] is not None else "-"
@@ -67,7 +69,7 @@ COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     ">SENT": lambda row: render.count(row["tx_packets"]),
     ">MARKED": lambda row: render.count(row["marked_packets"]),
     f">SOJOURN {'/'.join(QUANTILES)} BELOW": _sojourns,
-    ">LONGEST": lambda row: render.time(row["sojourn"]["max_ns"]),
+    ">LONGEST": lambda row: render.time((row["sojourn"] or {}).get("max_ns")),
     "DROPS": _drops,
 }
 
@@ -119,8 +121,8 @@ def show(session: Session, switch: str, port: int | None) -> None:
     if not found:
         place = f"switch {switch!r}" if port is None else f"port {port} of switch {switch!r}"
         raise UsageError(
-            f"{place} has no egress queues; on a pacing_switch, `pacer queue set {switch} "
-            f"{port or 'PORT'} queues=8` makes some"
+            f"{place} has no egress queues; on a pacing_switch, or Open vSwitch with the pacer, "
+            f"`pacer queue set {switch} {port or 'PORT'} queues=8` makes some"
         )
     if session.as_json:
         session.print_json({switch: {"queues": found}})

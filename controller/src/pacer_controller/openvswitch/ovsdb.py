@@ -11,6 +11,7 @@ import contextlib
 import errno
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import ovs.jsonrpc
@@ -23,6 +24,14 @@ from pacer_controller.southbound import NotHeldError
 _DATABASE = "Open_vSwitch"
 _OWNER = "pacer-controller"
 _QUEUE = "pacer-queue"
+_PORT = "pacer-port"
+"""Keys of a queue's `external_ids`: its number, and its port if it is not on every port."""
+
+EVERY_PORT = 0
+"""In place of a port's number: the queue is on every port."""
+
+QueueKey = tuple[int, int]
+"""A queue: port or EVERY_PORT, and number."""
 
 _FENCE = "pacer-fence"
 """Key in the bridge's `external_ids` of the fencing number of the controller that may write, in
@@ -37,6 +46,8 @@ _COUNT_UP = {
     "where": [],
     "mutations": [["next_cfg", "+=", 1]],
 }
+
+_NONE: Mapping[int, Any] = MappingProxyType({})
 
 SILENCE_MS = 10_000
 """Longest time without a byte of an answer, after which the connection is closed."""
@@ -62,6 +73,8 @@ class BridgePort:
     qos_type: str | None = None
     qos_config: dict[str, str] = field(default_factory=dict)
     queues: dict[int, str] = field(default_factory=dict)
+    own_queues: dict[int, dict[str, str]] = field(default_factory=dict)
+    """`other_config` of the queues that only this port has, by number."""
     mine: bool = False
     link_bps: int | None = None
 
@@ -71,8 +84,8 @@ class Snapshot:
     """A bridge as the database describes it."""
 
     ports: list[BridgePort]
-    queues: dict[int, tuple[str, dict[str, str]]]
-    """UUID and `other_config` by number."""
+    queues: dict[QueueKey, tuple[str, dict[str, str]]]
+    """UUID and `other_config` of the controller's queues."""
     strays: list[str]
     """UUIDs of the controller's rows that have no queue, or the queue of another row."""
     refused: dict[str, str]
@@ -384,17 +397,24 @@ class Database:
         refused: dict[str, str] = {}
         for one in qos:
             refused |= _map(one.get("status", ["map", []]))
-        numbers: dict[int, Any] = {}
+        mine: dict[QueueKey, tuple[str, dict[str, str]]] = {}
         strays: list[str] = []
         for one in queues:
-            index = number(_map(one["external_ids"]).get(_QUEUE))
-            if index is None or index in numbers:
-                strays.append(_uuid(one["_uuid"]))
+            ids, uuid = _map(one["external_ids"]), _uuid(one["_uuid"])
+            index, of = number(ids.get(_QUEUE)), number(ids.get(_PORT, str(EVERY_PORT)))
+            if index is None or of is None or (of, index) in mine:
+                strays.append(uuid)
             else:
-                numbers[index] = one
+                mine[of, index] = (uuid, _map(one["other_config"]))
+        for port in found:
+            port.own_queues = {
+                index: config
+                for (of, index), (uuid, config) in mine.items()
+                if of == port.ofport and port.queues.get(index) == uuid
+            }
         return Snapshot(
             sorted(found, key=lambda port: port.ofport),
-            {n: (_uuid(q["_uuid"]), _map(q["other_config"])) for n, q in sorted(numbers.items())},
+            dict(sorted(mine.items())),
             strays,
             {port.name: refused[port.name] for port in found if port.name in refused},
             not self._paces or all(one["cur_cfg"] >= one["next_cfg"] for one in root),
@@ -417,14 +437,17 @@ class Database:
         queues: Mapping[int, Mapping[str, str]],
         ports: Mapping[int, Mapping[str, str]],
         kept: Iterable[int] = (),
+        own_queues: Mapping[int, Mapping[int, Mapping[str, str]]] = _NONE,
     ) -> list[str]:
         """Change queues and the ports' QoS to the desired state, with the fewest operations.
 
         Args:
             qos_type: the type of the QoS rows.
-            queues: the desired `other_config` of queues by number.
+            queues: the desired `other_config` of the queues that are on every port, by number.
             ports: the desired `other_config` of the QoS by port number.
-            kept: the numbers of queues that stay unchanged, if they exist.
+            kept: the numbers of queues on every port that stay unchanged, if they exist.
+            own_queues: the desired `other_config` of the queues that only one port has, by port
+                number and number; the numbers differ from those of the queues on every port.
 
         Returns:
             Descriptions of the writes.
@@ -436,34 +459,48 @@ class Database:
 
         """
         now = self.read()
-        queues = {n: now.queues[n][1] for n in kept if n in now.queues} | dict(queues)
+        asked: dict[QueueKey, Mapping[str, str]] = {
+            (EVERY_PORT, n): now.queues[EVERY_PORT, n][1]
+            for n in kept
+            if (EVERY_PORT, n) in now.queues
+        }
+        asked |= {(EVERY_PORT, n): config for n, config in queues.items()}
+        asked |= {(of, n): config for of, own in own_queues.items() for n, config in own.items()}
         operations: list[dict[str, Any]] = []
         said: list[str] = []
-        references: dict[int, list[str]] = {}
-        for index, config in queues.items():
-            uuid, current = now.queues.get(index, ("", None))
-            references[index] = ["uuid", uuid] if uuid else ["named-uuid", f"queue{index}"]
+        references: dict[QueueKey, list[str]] = {}
+        for key, config in asked.items():
+            uuid, current = now.queues.get(key, ("", None))
+            name = f"queue{key[1]}_{key[0]}"
+            references[key] = ["uuid", uuid] if uuid else ["named-uuid", name]
             if current is None:
-                ids = {_OWNER: self._owner, _QUEUE: str(index)}
                 operations.append(
                     {
                         "op": "insert",
                         "table": "Queue",
-                        "uuid-name": f"queue{index}",
-                        "row": {"other_config": _to_map(config), "external_ids": _to_map(ids)},
+                        "uuid-name": name,
+                        "row": {
+                            "other_config": _to_map(config),
+                            "external_ids": _to_map(self._ids(key)),
+                        },
                     }
                 )
-                said.append(f"queue {index}")
+                said.append(_told(key))
             elif current != config:
                 operations.append(_update("Queue", uuid, {"other_config": _to_map(config)}))
-                said.append(f"queue {index}")
-        wanted = {index: reference[1] for index, reference in references.items()}
+                said.append(_told(key))
         for port in now.ports:
             line = ports.get(port.ofport, {})
+            of_port = {
+                n: reference
+                for (of, n), reference in references.items()
+                if of in (EVERY_PORT, port.ofport)
+            }
+            wanted = {n: reference[1] for n, reference in of_port.items()}
             row: dict[str, Any] = {
                 "type": qos_type,
                 "other_config": _to_map(line),
-                "queues": ["map", [[n, reference] for n, reference in references.items()]],
+                "queues": ["map", [[n, reference] for n, reference in of_port.items()]],
             }
             if port.qos_uuid is None or not port.mine:
                 row["external_ids"] = _to_map({_OWNER: self._owner})
@@ -474,7 +511,7 @@ class Database:
             elif (port.qos_type, port.qos_config, port.queues) != (qos_type, line, wanted):
                 operations.append(_update("QoS", port.qos_uuid, row))
                 said.append(f"QoS of port {port.ofport}")
-        gone = [(uuid, f"queue {n}") for n, (uuid, _) in now.queues.items() if n not in queues]
+        gone = [(uuid, _told(key)) for key, (uuid, _) in now.queues.items() if key not in asked]
         for uuid, what in (*gone, *((uuid, f"queue row {uuid}") for uuid in now.strays)):
             where = [["_uuid", "==", ["uuid", uuid]]]
             operations.append({"op": "delete", "table": "Queue", "where": where})
@@ -485,6 +522,17 @@ class Database:
                 operations.append(_COUNT_UP)
             self._write([*self._guards(), *operations])
         return said
+
+    def _ids(self, key: QueueKey) -> dict[str, str]:
+        """Return the `external_ids` of a queue, by which this controller knows it again."""
+        of, index = key
+        ids = {_OWNER: self._owner, _QUEUE: str(index)}
+        return ids if of == EVERY_PORT else {**ids, _PORT: str(of)}
+
+
+def _told(key: QueueKey) -> str:
+    of, index = key
+    return f"queue {index}" if of == EVERY_PORT else f"queue {index} of port {of}"
 
 
 def _update(table: str, uuid: str, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,12 +1,14 @@
 """The patched Open vSwitch's reasons for refused QoS or queues, by resource; a pure function.
 
 They are in the `status` column of a QoS row: by interface, separated by "; ". A reason about a
-queue begins with "queue N: "; the others are about the port (`ovs-vswitchd.conf.db(5)`).
+queue begins with "queue N: "; the others are about the port (`ovs-vswitchd.conf.db(5)`). An egress
+queue is a setting of its port.
 """
 
 import re
 from collections.abc import Iterable, Mapping
 
+from pacer_controller.openvswitch.queues import queue_of
 from pacer_controller.rows import PORTS, QUEUES, Rows
 from pacer_controller.southbound import PortInfo
 
@@ -37,8 +39,11 @@ def by_owner(refused: Mapping[str, str], ports: Iterable[PortInfo], wanted: Rows
         port = numbers.get(interface)
         for text in status.split("; "):
             named = _QUEUE.fullmatch(text)
-            if named is None:
+            egress_queue = None if named is None else queue_of(int(named[1]))
+            if named is None or egress_queue is not None:
                 owner, reason = None if port is None else settings.get(port), text
+                if named is not None:
+                    reason = f"egress queue {egress_queue}: {named[2]}"
             else:
                 owner, only = queues.get(int(named[1]), (None, None))
                 owner, reason = owner if only in (None, port) else None, named[2]

@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
+from pacer_controller import egress_queues
 from pacer_controller.config import OpenVSwitchConfig
-from pacer_controller.openvswitch import flows, refusals
+from pacer_controller.openvswitch import flows, queues, refusals
 from pacer_controller.openvswitch.openflow import (
     BATCH,
     OpenFlow,
@@ -435,13 +436,22 @@ class OpenVSwitch:
         unfit = self._context.unfit()
         of_queues, of_ports = (_by_number(wanted, table) for table in (QUEUES, PORTS))
         kept = {queue for queue, row in of_queues.items() if row.owner in unfit}
-        queues = {
+        of_classes = {
             queue: flows.queue_settings(row, kind)
             for queue, row in of_queues.items()
             if queue not in kept
         }
         ports = {port: _port_settings(row) for port, row in of_ports.items()}
-        written = await self._in_thread(self._database.sync, kind, queues, ports, kept)
+        # Egress queues that the bridge cannot have are left out; their port has failed.
+        egress = {
+            port: asked
+            for port, row in of_ports.items()
+            if row.owner not in unfit and (asked := _egress_queues(row)) is not None
+        }
+        for port, asked in egress.items():
+            ports[port]["scheduler"] = queues.scheduler(asked)
+        own = {port: queues.settings(asked) for port, asked in egress.items()}
+        written = await self._in_thread(self._database.sync, kind, of_classes, ports, kept, own)
         await self.refresh_ports()
         return written
 
@@ -504,6 +514,7 @@ class OpenVSwitch:
                     fifo_bytes=number(port.qos_config.get("limit")),
                     gap_mode=_gap_mode(port),
                     gap_frame_max_bytes=number(port.qos_config.get("gap-frame")),
+                    egress_queues=queues.plain(port.qos_config, port.own_queues),
                 )
                 for port in snapshot.ports
             ]
@@ -520,14 +531,18 @@ class OpenVSwitch:
             return Reading()
         try:
             _, flow_counts = await connection.read_flows()
-            queues = await connection.queue_counters()
+            counters = await connection.queue_counters()
             ports = await connection.port_counters()
         except OpenFlowError as error:
             raise SwitchUnreadableError(str(error)) from None
         sums: dict[int, tuple[Count, Count]] = {}
-        for (_, queue), (packets, size, lost) in queues.items():
+        for (_, queue), (packets, size, lost) in counters.items():
             sent, dropped = sums.get(queue, (Count(), Count()))
             sums[queue] = (sent + Count(packets, size), dropped + Count(lost, 0))
+        for port in self.ports:
+            if port.egress_queues is not None and port.port in ports:
+                count = port.egress_queues["queues"]
+                ports[port.port]["queues"] = queues.statistics(port.port, count, counters)
         return Reading(
             classes={
                 index: {"accepted": sums[index][0], "limit_dropped": sums[index][1]}
@@ -553,6 +568,7 @@ def _capabilities(qos_type: str) -> Capabilities:
         sets_dscp=True,
         line_settings=frozenset(settings),
         gap_modes=("accounted", PAUSE_FRAMES) if pacer else ("accounted",),
+        egress_queues=queues.FEATURES if pacer else None,
         meter_per_entry=False,
         numbered_meters=True,
         meters_mark=False,
@@ -590,3 +606,9 @@ def _port_settings(row: Row) -> dict[str, str]:
     """Return a port's `other_config` of its QoS."""
     given = (setting for setting in row.params if setting not in _PORT_DEFAULTS)
     return {_PORT_KEYS[name]: str(value) for name, value in given if name in _PORT_KEYS}
+
+
+def _egress_queues(row: Row) -> dict[str, Any] | None:
+    """Return the egress queues that are asked for in a port's settings."""
+    asked = dict(row.params).get("egress_queues")
+    return None if asked is None else egress_queues.read(str(asked))

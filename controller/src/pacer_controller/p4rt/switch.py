@@ -19,6 +19,7 @@ import finsy as fy
 from pacer_controller import egress_queues, entries, learning, rates
 from pacer_controller.burst.measure import Measured
 from pacer_controller.config import SwitchConfig
+from pacer_controller.egress_queues import QueueFeatures
 from pacer_controller.p4rt import access, bandwidth, burstiness, errors
 from pacer_controller.p4rt.connection import Connection
 from pacer_controller.p4rt.schemas import schema
@@ -113,7 +114,7 @@ class P4Switch:
             flow_entries=self._tables.get(entries.FLOWS, 0),
             line_settings=LINE_SETTINGS if own else frozenset(),
             gap_modes=GAP_MODES if own else GAP_MODES[:1],
-            egress_queues=own,
+            egress_queues=QueueFeatures() if own else None,
         )
 
     @property

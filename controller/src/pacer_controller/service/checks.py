@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import TypeVar
 
 from pacer_controller import entries, rates
-from pacer_controller.egress_queues import NO_QUEUES
+from pacer_controller.egress_queues import EgressQueuesSpec
 from pacer_controller.following import CLASSES_MOST, FollowSpec
 from pacer_controller.problems import FieldError, FieldErrors, Problem, did_you_mean
 from pacer_controller.records import Desired, Record
@@ -170,9 +170,7 @@ class Checker:
         if spec.gap_mode is not None and spec.gap_mode not in can.gap_modes:
             message = f"the switch cannot do {spec.gap_mode!r}"
             errors.add("gap_mode", message, one_of(can.gap_modes))
-        if spec.egress_queues not in (None, NO_QUEUES) and not can.egress_queues:
-            message = "the switch's ports have no egress queues; those of a pacing_switch have them"
-            errors.add("egress_queues", message, "no egress_queues")
+        errors += self._queue_problems(spec)
         if spec.line_rate is None:
             # With a line rate in the request, the request alone was checked.
             errors += spec.queue_problems(self._lines.get(port))
@@ -185,16 +183,36 @@ class Checker:
             errors.add("port", f"the switch has no port {port}", one_of(self._ports))
         return errors
 
+    def _queue_problems(self, spec: PortSpec) -> FieldErrors:
+        """Check egress queues against those that the switch's ports can have."""
+        errors = FieldErrors()
+        features = self._capabilities.egress_queues
+        if isinstance(spec.egress_queues, EgressQueuesSpec):
+            if features is None:
+                message = (
+                    "the switch's ports have no egress queues; those of a pacing_switch and of "
+                    "Open vSwitch with the pacer have them"
+                )
+                errors.add("egress_queues", message, "no egress_queues")
+            else:
+                errors.add_below("egress_queues.", spec.egress_queues.unsupported(features))
+        return errors
+
     def unfit(self, desired: Desired) -> dict[str, str]:
         """Return the reason for each accepted resource that does not fit, by owner of its entries.
 
-        A request that came while the switch was away could not be checked against its ports.
+        A request that came while the switch was away could not be checked against its ports, and
+        the switch may have been replaced by another kind.
         """
         found: dict[str, str] = {}
         for owner, rate_bps, port in _rated(desired):
             errors = self._rate_problems(rate_bps, port)
             if errors:
-                found[owner] = f"{errors[0].message}; want {errors[0].expected}"
+                found[owner] = _told(errors[0])
+        for name, record in desired.ports.items():
+            queue_errors = self._queue_problems(record.spec)
+            if queue_errors:
+                found[owner_of("port", name)] = _told(queue_errors[0])
         return found
 
     def too_fast_for(self, port: int, desired: Desired) -> list[FieldError]:
@@ -228,6 +246,10 @@ def _rated(desired: Desired) -> list[tuple[str, int | None, int | None]]:
         if record.spec.rate is not None
     ]
     return asked
+
+
+def _told(error: FieldError) -> str:
+    return f"{error.message}; want {error.expected}"
 
 
 _Name = TypeVar("_Name", int, str)

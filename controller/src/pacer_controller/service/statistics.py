@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import Any
 
 from pacer_controller import entries
+from pacer_controller.fields import FCS_BYTES
 from pacer_controller.problems import Problem
 from pacer_controller.rows import Key
 from pacer_controller.schemas import ClassSpec
@@ -14,7 +15,6 @@ from pacer_controller.service.shortfall import Interval, below_rate
 from pacer_controller.service.views import pace_view, port_view
 from pacer_controller.southbound import Count, PortInfo, Reading, SwitchUnreadableError
 
-FCS_BYTES = 4
 MIN_INTERVAL_NS = 150_000_000
 """Shortest time over which an achieved rate is computed."""
 

@@ -18,11 +18,11 @@ class QueueRow {
   }
 
   update({ queue, t, clock }) {
-    const { buckets } = this.recent.add(t, queue.sojourn.buckets);
-    const longest = queue.sojourn.max_ns;
+    const { sojourn } = queue;
+    const buckets = sojourn && this.recent.add(t, sojourn.buckets).buckets;
     const under = (share) => {
-      const value = quantile(buckets, share);
-      return value === null ? "–" : format.time(Math.min(value, longest));
+      const value = sojourn && quantile(buckets, share);
+      return value === null ? "–" : format.time(Math.min(value, sojourn.max_ns));
     };
     const drops = Object.entries(queue.drops).filter(([, n]) => n > 0);
     let losing = false;
@@ -32,7 +32,7 @@ class QueueRow {
       return `${format.count(n)} ${cause}${rate ? ` (${format.count(rate)}/s)` : ""}`;
     });
     const [waiting, half, most, marked] = this.cells;
-    put(waiting, queue.backlog_packets
+    put(waiting, queue.backlog_packets === null ? "–" : queue.backlog_packets
       ? `${format.count(queue.backlog_packets)} · ${format.bytes(queue.backlog_bytes)}` : "0");
     put(half, under(0.5));
     put(most, under(0.99));
@@ -59,7 +59,7 @@ export class QueueTable {
   update(queues, scheduler, t, clock) {
     this.element.hidden = !queues?.length;
     if (this.element.hidden) return;
-    const used = queues.filter((queue) => queue.backlog_max_packets > 0
+    const used = queues.filter((queue) => (queue.backlog_max_packets ?? queue.tx_packets) > 0
       || Object.values(queue.drops).some((n) => n > 0));
     const all = `${queues.length}${scheduler ? ` in order ${scheduler}` : ""}`;
     put(this.note, used.length < queues.length ? `${all}; ${used.length} had packets` : all);
