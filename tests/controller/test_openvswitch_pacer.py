@@ -272,9 +272,10 @@ def test_egress_queues_of_a_port(bridge: Bridge, ovs: Controller) -> None:
 
 
 def test_egress_queues_are_mended_and_back_after_a_restart(bridge: Bridge, ovs: Controller) -> None:
-    port = {"line_rate": "100Mbit", "egress_queues": EGRESS_QUEUES}
-    put(ovs, "/ports/2", port)
+    ports = {"2": {"line_rate": "100Mbit", "egress_queues": EGRESS_QUEUES}}
+    assert ovs.put(BRIDGE + "/state", {"ports": ports}).status_code == 200
     before = shown(bridge)
+    assert "queue 62001: unpaced, weight 4" in before
     qos = qos_of(bridge)
     queue = bridge.vsctl("get", "qos", qos, "queues:62001").strip()
     bridge.vsctl(
