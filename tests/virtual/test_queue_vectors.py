@@ -5,8 +5,8 @@ option `-i`. Packets must leave in the order of the vector and at its nanosecond
 and egress must see its queue depths. Drops are compared packet by packet, and by cause.
 
 `queue_vectors.p4` sends each packet by a port, and holds it or chooses its queue, as the packet
-itself says. Committed vectors that need settings which `-i` lacks are for the traffic manager's own
-test; random ones get those of `-i` in their place.
+itself says. A case with settings that `-i` lacks gets those of `-i` in their place, and its packets
+leave as the model then says. The traffic manager's own test has the committed file.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from ip_frames import ipv4_header, ipv6_header
 from make_queue_vectors import (
     AQMS,
     KINDS,
-    QUEUES_DIR,
     QueueCase,
+    queue_cases,
     queue_vector_text,
     random_case,
     random_switch_case,
@@ -68,24 +68,6 @@ def _red_frame_ns(line_rate_bps: int | None) -> int:
     return FRAME_BYTES * 8 * 1_000_000_000 // (line_rate_bps or RED_RATE_BPS)
 
 
-def _has_words(vector: dict[str, Any]) -> bool:
-    """Whether `-i` can give a port all settings of a vector."""
-    for queue in vector["queues"]:
-        [(name, aqm)] = queue["aqm"].items() if queue["aqm"] else [("none", {})]
-        if queue["rate_pps"] is not None:
-            return False
-        if name == "fqcodel" and (
-            (aqm["flows"], aqm["quantum_bytes"], aqm["limit_packets"])
-            != (FLOWS, FRAME_BYTES, FQ_LIMIT_PACKETS)
-            or not aqm["codel"]["ecn"]
-        ):
-            return False
-        red = (RED_WEIGHT_SHIFT, _red_frame_ns(vector["line_rate_bps"]))
-        if name == "red" and (aqm["weight_shift"], aqm["packet_ns"]) != red:
-            return False
-    return True
-
-
 def _with_words(case: QueueCase) -> QueueCase:
     """The case with settings that `-i` can give in place of those that it cannot."""
 
@@ -105,9 +87,10 @@ def _with_words(case: QueueCase) -> QueueCase:
     return replace(case, queues=[queue(one) for one in case.queues])
 
 
-def _committed() -> list[dict[str, Any]]:
-    vectors = (json.loads(path.read_text()) for path in sorted(QUEUES_DIR.glob("*.json")))
-    return [vector for vector in vectors if _has_words(vector)]
+def _vector(case: QueueCase) -> dict[str, Any]:
+    """The case's file, with settings that `-i` can give."""
+    vector: dict[str, Any] = json.loads(queue_vector_text(_with_words(case)))
+    return vector
 
 
 def _with_buffers() -> list[dict[str, Any]]:
@@ -117,7 +100,20 @@ def _with_buffers() -> list[dict[str, Any]]:
     return [json.loads(switch_vector_text(case)) for case in with_words]
 
 
-VECTORS = _committed()
+CASES = list(queue_cases())
+VECTORS = [_vector(case) for case in CASES]
+"""The committed cases. `tests/model/test_queueing_model.py` compares them with the files."""
+
+WITH_OTHER_SETTINGS = {
+    "fqcodel-37": "FQ-CoDel with 4 flows, a quantum of 300 bytes and a limit of 20 packets",
+    "fqcodel-689": "FQ-CoDel with a quantum of 1,514 bytes",
+    "mixed-1": "RED with an average of another weight, by frames of another time",
+    "paced-16": "FQ-CoDel with a quantum of 1,514 bytes and a limit of 20 packets",
+    "paced-19": "a rate in packets",
+    "paced-50": "a rate in packets",
+    "red-37": "RED with an average of another weight, by frames of another time",
+}
+"""The cases that are not replayed as they are committed: the settings that `-i` lacks."""
 
 
 def _rates(of: dict[str, Any]) -> dict[str, str]:
@@ -276,6 +272,11 @@ def test_vectors_have_each_scheduler_held_packets_and_marks() -> None:
     assert marked.count(True) >= 2
 
 
+def test_all_other_vectors_are_replayed_as_committed() -> None:
+    changed = {case.name for case in CASES if _with_words(case) != case}
+    assert changed == set(WITH_OTHER_SETTINGS)
+
+
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
 def test_vector_through_the_switch(vector: dict[str, Any], tmp_path: Path) -> None:
     _replay([vector], tmp_path)
@@ -284,7 +285,7 @@ def test_vector_through_the_switch(vector: dict[str, Any], tmp_path: Path) -> No
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_vectors_through_the_switch(kind: str, tmp_path: Path) -> None:
     cases = (random_case(f"{kind}-{seed}", kind, seed, RANDOM_PACKETS) for seed in RANDOM_SEEDS)
-    vectors = [json.loads(queue_vector_text(_with_words(case))) for case in cases]
+    vectors = [_vector(case) for case in cases]
     if kind in AQMS:
         assert any(mark for vector in vectors for *_, mark in vector["starts"])
     for vector in vectors:
