@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,23 @@ def test_priority_queues_as_in_simple_switch(tmp_path: Path) -> None:
     queues = queues_of_port_1(tmp_path)
     assert [queue["tx_packets"] for queue in queues] == [2, 0, 0, 1, 0, 0, 0, 2]
     assert queues[0]["sojourn_max_ns"] == 4 * FRAME_NS - 1_000
+
+
+def test_the_low_priority_gets_nothing_while_the_high_one_fills_the_line(tmp_path: Path) -> None:
+    """As p4-learning's `multiqueueing` expects. Either flow alone fills the line."""
+    first_ns = 1_000_000
+    low = [TimedFrame(first_ns + number * FRAME_NS, bytes(60)) for number in range(600)]
+    high = [TimedFrame(timed.at_ns + 1_000, b"\x07" + bytes(59)) for timed in low[200:400]]
+    arrivals = sorted(low + high, key=lambda timed: timed.at_ns)
+    sent = run_queues(tmp_path, ",fifo=6400", arrivals, ["--priority-queues", "8"])
+    # The frame of the low priority that came first is on the line when the high one begins.
+    runs = [
+        (priority, len(list(of))) for priority, of in groupby(packet.priority for packet in sent)
+    ]
+    assert runs == [(0, 201), (7, 200), (0, 299)]
+    queues = queues_of_port_1(tmp_path)
+    assert queues[0]["drops"] == {"queue-full": 100}
+    assert queues[7]["sojourn_max_ns"] == FRAME_NS - 1_000
 
 
 def test_without_queues_priorities_have_no_effect(tmp_path: Path) -> None:
