@@ -668,6 +668,20 @@ def test_both_bounds_of_a_share_are_those_of_the_worst_pair_of_seeds() -> None:
     assert (most["worst"], most["holds"]) == (102.02, False)
 
 
+def test_drops_and_marks_count_together_beside_the_kernel() -> None:
+    """Four more or less are allowed, one of each flow, and 1.875 ms of the sojourn."""
+    kernel = row_with("FQ-CoDel, kernel", queue_drops=1, queue_marks=35, sojourn_median=2.0)
+
+    def checked(drops: int, marks: int, sojourn_ms: float) -> list[bool | None]:
+        figures = {"queue_drops": drops, "queue_marks": marks, "sojourn_median": sojourn_ms}
+        rows = [row_with("FQ-CoDel, switch", SHORT, **figures), kernel]
+        found = [one for one in claims.check("aqm", rows) if "FQ-CoDel, short" in one["claim"]]
+        return [one["holds"] for one in found if "p99" not in one["claim"]]
+
+    assert checked(40, 0, 3.875) == [True, True]
+    assert checked(41, 0, 3.876) == [False, False]
+
+
 def test_a_share_of_the_line_is_measured_against_the_fluid_share() -> None:
     """The class may have a point more or less; with half of the line it breaks `1:3`."""
     near = row_with("wfq 1:3", steady_paced=24.5, steady_unpaced=70.5)

@@ -19,13 +19,18 @@ DISCIPLINES: dict[str, tuple[str | None, str | None]] = {
 }
 """The switch's `aqm`, and the kernel's queueing discipline; None: it has none."""
 
+THAT_MARK = ("CoDel", "FQ-CoDel", "PIE", "DualPI2")
+"""The disciplines of the switch, all of which mark with ECN."""
+
 SHORT: dict[str, Any] = {"rate_bps": 100_000_000, "rtt_ns": 20 * MS, "seconds": 6}
 """Slow start is over within a second."""
 
+FLOWS = 4
+SHORT_ROW = f"100 Mbit/s, 20 ms, {FLOWS} flows"
+ECN_ROW = f"{SHORT_ROW}, ECN"
+
 LONG: dict[str, Any] = {"rtt_ns": 200 * MS, "seconds": 5}
 LONG_ROW = "500 Mbit/s, 200 ms, 1 flow"
-
-FLOWS = 4
 
 
 def queues_of(name: str) -> list[Queueing]:
@@ -56,10 +61,9 @@ def _cells(row: str, names: Iterable[str], flows: int, **path: Any) -> list[Cell
 
 def aqm() -> Experiment:
     """CUBIC through one queue with each discipline, at the switch and in the kernel."""
-    short = f"100 Mbit/s, 20 ms, {FLOWS} flows"
     cells = [
-        *_cells(short, ("CoDel", "FQ-CoDel", "PIE"), FLOWS, **SHORT),
-        *_cells(f"{short}, ECN", ("CoDel", "DualPI2"), FLOWS, ecn=True, **SHORT),
+        *_cells(SHORT_ROW, ("CoDel", "FQ-CoDel", "PIE"), FLOWS, **SHORT),
+        *_cells(ECN_ROW, THAT_MARK, FLOWS, ecn=True, **SHORT),
         *_cells(LONG_ROW, DISCIPLINES, 1, **LONG),
     ]
     return Experiment(

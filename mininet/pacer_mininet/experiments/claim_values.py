@@ -114,9 +114,9 @@ def difference(column: str, other: str, *metrics: str, which: str = "median") ->
     return found_in
 
 
-def distance(column: str, other: str, metric: str) -> Values:
-    """Take the distance between a metric's medians in two columns, row by row."""
-    less = difference(column, other, metric)
+def distance(column: str, other: str, *metrics: str) -> Values:
+    """Take the distance between two columns: medians of the metrics' sum, row by row."""
+    less = difference(column, other, *metrics)
     return lambda rows: [None if value is None else abs(value) for value in less(rows)]
 
 

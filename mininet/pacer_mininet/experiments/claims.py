@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pacer_mininet.experiments.aqm import LONG_ROW
+from pacer_mininet.experiments.aqm import ECN_ROW, FLOWS, LONG_ROW, SHORT, THAT_MARK
 from pacer_mininet.experiments.claim_values import (
     LONGEST_RTT_NS,
     Row,
@@ -60,7 +60,7 @@ from pacer_mininet.experiments.tutorials import (
     UDP_WEIGHT_PERCENT,
 )
 from pacer_mininet.published import FIG_1_PACKETS_OF_A_TICK, KIB
-from pacer_mininet.traffic import MTU_FRAME_BYTES
+from pacer_mininet.traffic import MS, MTU_FRAME_BYTES
 
 MIN_FRAME_WIRE_BYTES = 84
 """A shortest frame with preamble and inter-frame gap."""
@@ -210,6 +210,43 @@ def _as_the_kernel(name: str) -> tuple[Claim, ...]:
         least, most = (but_row(LONG_ROW, values) for values in (least, most))
     text = f"{name}: goodput in % of the kernel's"
     return Claim(text, least, "at least", 98, 2), Claim(text, most, "at most", 102, 2)
+
+
+CUBIC_REDUCTION = 0.3
+"""The part of its window by which CUBIC answers a drop or a mark (RFC 9438, section 4.6)."""
+
+
+def _close_to_the_kernel(name: str, target_ms: float, signals: int, why: str) -> tuple[Claim, ...]:
+    """Return the claims on sojourns, drops and marks beside the kernel's, on the short path.
+
+    A flow that reduces its window at another time moves the queue by its reduction, so the sojourns
+    may differ by that of one flow. The flows fill the path and a queue at the target.
+
+    Args:
+        name: the discipline.
+        target_ms: its target.
+        signals: how many drops and marks there may be more or less.
+        why: the reason for that number.
+
+    """
+    reduction_ms = CUBIC_REDUCTION * (SHORT["rtt_ns"] / MS + target_ms) / FLOWS
+    switch, kernel = (f"{name}, {at}" for at in ("switch", "kernel"))
+    return (
+        *(
+            Claim(
+                f"{name}, short path: {title} of the sojourn off the kernel's, ms (one flow's "
+                "reduction)",
+                but_row(LONG_ROW, distance(switch, kernel, metric)),
+                *("at most", round(reduction_ms, 3), 3),
+            )
+            for title, metric in (("median", "sojourn_median"), ("p99", "sojourn_p99"))
+        ),
+        Claim(
+            f"{name}, short path: drops and marks off the kernel's ({why})",
+            but_row(LONG_ROW, distance(switch, kernel, "queue_drops", "queue_marks")),
+            *("at most", signals),
+        ),
+    )
 
 
 def _follows(
@@ -521,6 +558,15 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
         *_as_the_kernel("CoDel"),
         *_as_the_kernel("FQ-CoDel"),
         *_as_the_kernel("PIE"),
+        *_close_to_the_kernel("FQ-CoDel", 5, FLOWS, "one of each flow"),
+        *_close_to_the_kernel("PIE", 15, 2 * FLOWS, "by chance; two of each flow"),
+        Claim(
+            "the switch's disciplines, with ECN: packets dropped",
+            in_row(
+                ECN_ROW, figures("queue_drops", "max", *(f"{name}, switch" for name in THAT_MARK))
+            ),
+            *("at most", 0),
+        ),
         *(
             Claim(
                 f"CoDel: {title} off the kernel's, in frames",
