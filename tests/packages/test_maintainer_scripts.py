@@ -95,3 +95,13 @@ def test_a_first_installation_starts_nothing(dpkg: Dpkg) -> None:
     for package in ("p4-pspacer", "pacing-switch"):
         calls = dpkg(package, "preinst", "install") + dpkg(package, "postinst", "configure", "")
         assert not any("start" in call for call in calls), package
+
+
+@pytest.mark.parametrize("package", ["p4-pspacer", "pacing-switch"])
+@pytest.mark.parametrize(
+    "step", [("postinst", "configure", ""), ("postinst", "configure", "1"), ("postrm", "remove")]
+)
+def test_systemd_reads_the_units_of_each_package_once(
+    dpkg: Dpkg, has_systemd: bool, package: str, step: tuple[str, ...]
+) -> None:
+    assert dpkg(package, *step).count(RELOAD) == has_systemd
