@@ -21,13 +21,14 @@ DEPLOY = ROOT / "controller" / "deploy"
 UNIT = ROOT / "packaging" / "systemd" / "pacer-controller.service"
 SWITCH_UNIT = UNIT.with_name("pacing-switch@.service")
 PROGRAM = "/usr/bin/pacer-controller"
+SWITCH_PROGRAM = "/usr/bin/pacing_switch"
 TOKEN = "0123456789abcdef0123456789abcdef"  # noqa: S105 (nobody else's)
 
 
-def unit() -> dict[str, list[str]]:
-    """Return the unit's settings by name."""
+def unit(file: Path = UNIT) -> dict[str, list[str]]:
+    """Return a unit's settings by name."""
     settings: dict[str, list[str]] = {}
-    for line in UNIT.read_text().replace("\\\n", " ").splitlines():
+    for line in file.read_text().replace("\\\n", " ").splitlines():
         if line and line[0] not in "#[":
             name, _, value = line.partition("=")
             settings.setdefault(name, []).append(value)
@@ -121,21 +122,27 @@ def test_the_switchs_unit_allows_a_thread_for_each_client() -> None:
     page = (ROOT / "docs" / "thrift.md").read_text()
     clients = re.search(r"(\d+) connections of holders, (\d+) of strangers", page)
     subscribers = re.search(r"At most (\d+) subscribers connect", page)
-    limit = re.search(r"^TasksMax=(\d+)$", SWITCH_UNIT.read_text(), re.MULTILINE)
     assert clients is not None
     assert subscribers is not None
-    assert limit is not None
     # Two sockets have subscribers, of which each has two threads.
     of_clients = int(clients[1]) + int(clients[2]) + 2 * 2 * int(subscribers[1])
-    assert int(limit[1]) > of_clients + 50
+    assert int(unit(SWITCH_UNIT)["TasksMax"][-1]) > of_clients + 50
 
 
-def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("file", [UNIT, SWITCH_UNIT], ids=lambda file: file.stem)
+def test_systemd_restarts_a_service_without_end(file: Path) -> None:
+    settings = unit(file)
+    assert settings["Restart"] == ["always"]
+    assert settings["StartLimitIntervalSec"] == ["0"]
+
+
+@pytest.mark.parametrize("file", [UNIT, SWITCH_UNIT], ids=lambda file: file.stem)
+def test_systemd_understands_the_unit(tmp_path: Path, file: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("not run: no systemd-analyze")
-    copy = tmp_path / UNIT.name
+    copy = tmp_path / file.name
     program = shutil.which("true") or "/bin/true"
-    text = UNIT.read_text().replace(PROGRAM, program)
+    text = file.read_text().replace(PROGRAM, program).replace(SWITCH_PROGRAM, program)
     copy.write_text(text)
     checked = subprocess.run(
         ["systemd-analyze", "--man=no", "verify", str(copy)],
