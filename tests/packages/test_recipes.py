@@ -72,6 +72,21 @@ def test_the_image_has_what_the_page_says() -> None:
     assert {"iperf", "iperf3"} <= set(installed[1].split())
 
 
+def test_the_names_of_bmv2_are_in_one_folder() -> None:
+    """It is on PATH in the image, and not in the package."""
+    packaging = ROOT / "packaging"
+    links = [
+        line.split()
+        for line in (packaging / "debian" / "pacing-switch.links").read_text().splitlines()
+    ]
+    assert {target for target, _ in links} == {"usr/bin/pacing_switch"}
+    names = {f"/{link}".rpartition("/")[::2] for _, link in links}
+    folder = "/usr/lib/pacing-switch/as-bmv2"
+    assert names == {(folder, "simple_switch"), (folder, "simple_switch_grpc")}
+    assert f" PATH={folder}:" in (packaging / "image" / "Containerfile").read_text()
+    assert f"PATH={folder}:$PATH" in INSTALL
+
+
 def test_packages_of_other_sources_are_noticed(tmp_path: Path) -> None:
     """A changed, new or removed file, or a commit, makes packages stale; a test does not."""
     checkout, built = tmp_path / "checkout", tmp_path / "built"
