@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bmv2_tests import CheckoutError, as_today, differences, read_tests, run_all
+from pacing_switch import Switch
+from stubs import INTERFACES
+from virtual_switch import binary
 
+ROOT = Path(__file__).resolve().parents[2]
 OLD: dict[str, Any] = {
     "actions": [{"name": "a", "id": 3, "primitives": [{"op": "drop"}]}, {"name": "b", "id": 4}],
     "parsers": [
@@ -30,13 +36,47 @@ OLD: dict[str, Any] = {
 }
 
 
-def test_bmv2s_tests_of_its_command_line_pass() -> None:
+@pytest.fixture
+def checkout() -> Path:
+    """A checkout of BMv2's sources, where there is a Thrift compiler."""
     if "BMV2" not in os.environ:
         pytest.skip("not run: BMV2 names no checkout of BMv2's sources")
     if shutil.which("thrift") is None:
         pytest.skip("not run: there is no Thrift compiler (Debian's thrift-compiler)")
-    found = run_all(Path(os.environ["BMV2"]))
+    return Path(os.environ["BMV2"])
+
+
+def test_bmv2s_tests_of_its_command_line_pass(checkout: Path) -> None:
+    found = run_all(checkout)
     assert {name: why for name, why in found.items() if why} == {}
+
+
+def test_the_page_makes_a_command_line_of_bmv2s_sources(checkout: Path, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "thrift.md").read_text()
+    section = page.partition("## The command line without building BMv2\n")[2]
+    block = re.search(r"(?:^ {4}.*\n)+", section, re.MULTILINE)
+    assert block is not None
+    # Debian's packages and the checkout are here.
+    lines = [line.strip() for line in block[0].splitlines()]
+    script = "\n".join(line for line in lines if not line.startswith(("sudo apt", "git clone")))
+    (tmp_path / "behavioral-model").symlink_to(checkout)
+    script = script.replace("/usr/share/pacing-switch/thrift", str(INTERFACES))
+    home = os.environ | {"HOME": str(tmp_path)}
+    subprocess.run(["bash", "-euc", script], cwd=tmp_path, env=home, check=True)
+    command_line = tmp_path / "as-bmv2" / "simple_switch_CLI"
+    program = ROOT / "tests/bench/programs/compiled/v1model/router.json"
+    with Switch(program, options=("--thrift-port", "0"), binary=binary()) as switch:
+        port = switch.wait_for_line(": Thrift at ").rpartition(":")[2]
+        # Debian's Python has python3-thrift.
+        asked = subprocess.run(
+            ["/usr/bin/python3", command_line, "--thrift-port", port],
+            input="set_queue_rate 100\nshow_tables\n",
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert "RouterIngress.routes " in asked.stdout
+    assert "rror" not in asked.stdout + asked.stderr
 
 
 def test_a_program_of_the_old_form_is_rewritten() -> None:

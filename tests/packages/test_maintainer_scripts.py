@@ -1,7 +1,7 @@
 """The scripts that dpkg runs tell systemd how a change of the packages affects the services.
 
-debhelper makes the scripts as it does for the packages. They run here with programs that only note their
-calls, and with other paths.
+debhelper makes the scripts as it does for the packages. They run here with programs that only note
+their calls, and with other paths.
 """
 
 from __future__ import annotations
