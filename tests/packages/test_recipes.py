@@ -16,6 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 INSTALL = (ROOT / "docs" / "install.md").read_text()
+SCAPY = "python3-scapy"
 WHEEL: dict[str, Any] = tomllib.loads((ROOT / "python" / "pyproject.toml").read_text())
 
 
@@ -69,7 +70,15 @@ def test_the_image_has_what_the_page_says() -> None:
     assert "p4-pspacer:VERSION" in INSTALL
     installed = re.search(r"apt-get .* /srv/\*\.deb (.*)", (folder / "install").read_text())
     assert installed is not None
-    assert {"iperf", "iperf3"} <= set(installed[1].split())
+    assert {"iperf", "iperf3", SCAPY} <= set(installed[1].split())
+
+
+def test_packages_bring_scapy_for_dry_runs() -> None:
+    control = (ROOT / "packaging" / "debian" / "control").read_text()
+    recommended = re.findall("^Recommends: (.*)$", control, re.MULTILINE)
+    assert any(SCAPY in names.split(", ") for names in recommended)
+    for page in ("pacer.md", "packet-trace.md"):
+        assert f"`{SCAPY}`" in (ROOT / "docs" / page).read_text(), page
 
 
 def test_the_names_of_bmv2_are_in_one_folder() -> None:

@@ -1,6 +1,7 @@
 """The command's grammar, files and names, without a controller."""
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pydantic import BaseModel
 from pacer_controller.cli import render, statefile
 from pacer_controller.cli.connection import UsageError
 from pacer_controller.cli.resources import CLASS, FLOW, KINDS, METER, PORT, body_of, flow_name
+from pacer_controller.cli.trace import of_scapy
 from pacer_controller.cli.words import nested
 from pacer_controller.fields import NAME_PATTERN
 from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec, PortSpec
@@ -347,3 +349,15 @@ def test_a_match_is_shown_in_the_words_in_which_it_is_typed() -> None:
     match = nested(fields)["match"]
     assert render.match(match) == typed
     assert FLOW.parse(render.match(match).split()) == fields
+
+
+def test_a_packet_in_the_words_of_scapy() -> None:
+    assert len(of_scapy("Ether()/IP()/TCP()")) == 54
+    with pytest.raises(UsageError, match="--scapy 'Ether\\(\\)/Nothing'"):
+        of_scapy("Ether()/Nothing")
+
+
+def test_without_scapy_the_error_names_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scapy.all", None)
+    with pytest.raises(UsageError, match="apt install python3-scapy, or pip install scapy"):
+        of_scapy("Ether()")

@@ -51,7 +51,9 @@ def of_scapy(text: str) -> bytes:
     try:
         names = vars(importlib.import_module("scapy.all"))
     except ImportError:
-        raise UsageError("--scapy needs Scapy: pip install scapy") from None
+        raise UsageError(
+            "--scapy needs Scapy: apt install python3-scapy, or pip install scapy"
+        ) from None
     try:
         # The user's own words, on the user's own machine.
         return bytes(eval(text, dict(names)))  # noqa: S307
