@@ -4,7 +4,6 @@ Most of it uses ioctls instead of `ifconfig` and `ethtool`: in the lab, starting
 most expensive thing there is.
 """
 
-import array
 import fcntl
 import socket
 import struct
@@ -13,17 +12,16 @@ from pathlib import Path
 
 from mininet.link import Intf
 from mininet.node import Node
+from pacing_switch.offloads import OffloadError, turn_off
 
 from pacer_mininet.namespaces import in_namespace_of
 
 SIOCGIFFLAGS, SIOCSIFFLAGS = 0x8913, 0x8914
 SIOCSIFADDR, SIOCSIFNETMASK = 0x8916, 0x891C
 SIOCSIFHWADDR = 0x8924
-SIOCETHTOOL = 0x8946
 """ioctls of netdevice(7) and linux/sockios.h."""
 
-OFFLOADS = {"rx": 0x15, "tx": 0x17, "tso": 0x1F, "gso": 0x24, "gro": 0x2C}
-"""ETHTOOL_SRXCSUM, _STXCSUM, _STSO, _SGSO and _SGRO of linux/ethtool.h, by `ethtool -K`'s names."""
+OFFLOADS = ("rx", "tx", "tso", "gso", "gro")
 
 IFF_UP = 0x1
 IFF_RUNNING = 0x40
@@ -36,9 +34,6 @@ _FLAGS = struct.Struct(_NAMED + "h22x")
 _ADDRESS = struct.Struct(_NAMED + "HH4s8x8x")
 """struct ifreq with a sockaddr_in."""
 _HARDWARE = struct.Struct(_NAMED + "H6s8x8x")
-_POINTER = struct.Struct(_NAMED + "Q8x")
-"""struct ifreq with a pointer, of a 64-bit kernel."""
-_ETHTOOL_VALUE = struct.Struct("=II")
 
 
 class InterfaceError(OSError):
@@ -65,15 +60,10 @@ def turn_offloads_off(interface: Intf) -> None:
 
     """
     with datagram_socket_of(interface.node) as through:
-        for command in OFFLOADS.values():
-            value = array.array("B", _ETHTOOL_VALUE.pack(command, 0))
-            address, _ = value.buffer_info()
-            try:
-                fcntl.ioctl(through, SIOCETHTOOL, _POINTER.pack(interface.name.encode(), address))
-            except OSError as error:
-                raise InterfaceError(
-                    f"{interface.name}: cannot turn its offloads off: {error.strerror}"
-                ) from None
+        try:
+            turn_off(through, interface.name, OFFLOADS)
+        except OffloadError as error:
+            raise InterfaceError(str(error)) from None
 
 
 def quiet_ipv6(interface: str) -> None:

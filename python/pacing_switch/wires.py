@@ -6,18 +6,21 @@ Works in the network namespace that it is called in, which has to be one of the 
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from pacing_switch.offloads import FLAGS, SETTINGS, OffloadError, turn_off
+
 CARRIER_SECONDS = 60.0
 # The kernel would hand over frames larger than the wire takes, or with checksums to be filled in.
-OFFLOADS = ("rx", "tx", "sg", "tso", "gso", "gro", "rxvlan", "txvlan")
+OFFLOADS = (*SETTINGS, *FLAGS)
 
 
 class WireError(Exception):
-    """A wire cannot be made; the text has the words of the tool that refused."""
+    """A wire cannot be made; the text has the words of the tool, or the kernel, that refused."""
 
 
 def make_wires(pairs: Iterable[tuple[str, str]], mtu: int = 1500) -> None:
@@ -33,14 +36,17 @@ def make_wires(pairs: Iterable[tuple[str, str]], mtu: int = 1500) -> None:
         if knob.exists():
             knob.write_text("1")
     _quietly("ip", "link", "set", "lo", "up")
-    offloads = [word for feature in OFFLOADS for word in (feature, "off")]
     ends = []
-    for one, other in pairs:
-        _quietly("ip", "link", "add", one, "type", "veth", "peer", "name", other)
-        for end in (one, other):
-            _quietly("ethtool", "-K", end, *offloads)
-            _quietly("ip", "link", "set", end, "mtu", str(mtu), "up")
-            ends.append(end)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as through:
+        for one, other in pairs:
+            _quietly("ip", "link", "add", one, "type", "veth", "peer", "name", other)
+            for end in (one, other):
+                try:
+                    turn_off(through, end, OFFLOADS)
+                except OffloadError as error:
+                    raise WireError(str(error)) from None
+                _quietly("ip", "link", "set", end, "mtu", str(mtu), "up")
+                ends.append(end)
     for end in ends:
         await_carrier(end)
 

@@ -244,7 +244,7 @@ def main() -> int:
     logs.mkdir(parents=True, exist_ok=True)
 
     absent = [name for name in NEEDED_PACKAGES if importlib.util.find_spec(name) is None]
-    absent += [tool for tool in ("ip", "ethtool", "unshare") if shutil.which(tool) is None]
+    absent += [tool for tool in ("ip", "unshare") if shutil.which(tool) is None]
     try:
         if absent:
             raise MissingError(f"not installed: {', '.join(absent)} (see tests/ptf/README.md)")

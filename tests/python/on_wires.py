@@ -1,12 +1,16 @@
 """A switch between two wires, in a namespace of its own; not a test itself.
 
-Prints one JSON object: whether a frame passed, and how an interface that is not there is refused.
+Prints one JSON object: whether a frame passed, what `ethtool -k` says of one end, and how an
+interface that is not there is refused.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -30,6 +34,16 @@ def end_of_wire(interface: str) -> socket.socket:
     return end
 
 
+def make_wires_by_ip_alone(folder: Path) -> None:
+    """Make the wires, with no program on PATH but `ip`."""
+    ip, path = shutil.which("ip"), os.environ["PATH"]
+    assert ip is not None
+    (folder / "ip").symlink_to(ip)
+    os.environ["PATH"] = str(folder)
+    make_wires([("t1", "s1"), ("t2", "s2")])
+    os.environ["PATH"] = path
+
+
 def main() -> None:
     """Run both."""
     folder = Path(sys.argv[1])
@@ -37,7 +51,11 @@ def main() -> None:
     groups = [{"multicast_group_id": group, "replicas": replicas} for group in (1, 2)]
     runtime = folder / "runtime.json"
     runtime.write_text(json.dumps({"multicast_group_entries": groups}))
-    make_wires([("t1", "s1"), ("t2", "s2")])
+    make_wires_by_ip_alone(folder)
+    offloads = ""
+    if ethtool := shutil.which("ethtool"):
+        command = [ethtool, "-k", "s1"]
+        offloads = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     near, far = end_of_wire("t1"), end_of_wire("t2")
     options = ["--cpu-port", "510", "--runtime-json", str(runtime)]
     ports = {1: "s1", 2: "s2,rate=1gbit"}
@@ -50,7 +68,7 @@ def main() -> None:
             pass
     except ProcessError as error:
         refused = str(error)
-    print(json.dumps({"passed": passed, "refused": refused}))
+    print(json.dumps({"passed": passed, "offloads": offloads, "refused": refused}))
 
 
 if __name__ == "__main__":

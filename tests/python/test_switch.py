@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -12,11 +13,24 @@ from pathlib import Path
 import pytest
 from namespaces import told_inside
 from pacing_switch import ProcessError, Switch, TimedFrame, VirtualSwitch
+from pacing_switch.offloads import OffloadError, turn_off
 from pacing_switch.processes import LoggedProcess
 from virtual_switch import COMPILED, binary
 
 PACER = COMPILED / "pacer.json"
 BROADCAST = b"\xff" * 6 + b"\x02\0\0\0\0\x01" + b"\x88\xb5" + bytes(46)
+OFFLOADS = (
+    "rx-checksumming",
+    "tx-checksumming",
+    "scatter-gather",
+    "tx-tcp-segmentation",
+    "tx-tcp6-segmentation",
+    "generic-segmentation-offload",
+    "generic-receive-offload",
+    "rx-vlan-offload",
+    "tx-vlan-offload",
+)
+"""As `ethtool -k` has them."""
 INSIDE = Path(__file__).with_name("on_wires.py")
 
 
@@ -42,6 +56,18 @@ def test_frames_pass_between_wires(tmp_path: Path) -> None:
     told = told_inside(INSIDE, tmp_path)
     assert told["passed"]
     assert "port 1: no interface 'none'" in told["refused"]
+    if not told["offloads"]:
+        pytest.skip("not run: no ethtool to ask for offloads")
+    states = dict(re.findall(r"^\s*([a-z0-9-]+): (on|off)", told["offloads"], re.MULTILINE))
+    assert {name: states[name] for name in OFFLOADS} == dict.fromkeys(OFFLOADS, "off")
+
+
+def test_an_interface_that_is_not_there_is_named() -> None:
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as through,
+        pytest.raises(OffloadError, match="none0: cannot turn its offloads off: No such device"),
+    ):
+        turn_off(through, "none0", ["rx"])
 
 
 @pytest.mark.parametrize(
