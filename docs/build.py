@@ -13,10 +13,12 @@ something is missing; each is named on standard error.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -126,16 +128,31 @@ def missing(page: Path, folders: set[str], targets: re.Pattern[str]) -> list[str
     return lines
 
 
-def for_site(page: Path, copied: set[Path]) -> str:
-    """Return the page's text, with links to files that are not copied as plain text."""
+def with_links(page: Path, place: Callable[[Path], str | None]) -> str:
+    """Return the page's text with other links to files of the project.
+
+    Args:
+        page: the page.
+        place: returns the target of a link to a file, without anchor; without one, the link becomes
+            plain text.
+
+    """
 
     def link(match: re.Match[str]) -> str:
-        target = match[3].partition("#")[0]
-        there = (page.parent / target).resolve()
-        outside = re.match(r"[a-z]+:", match[3])
-        return match[0] if outside or not target or there in copied else match[2]
+        name, mark, anchor = match[3].partition("#")
+        if re.match(r"[a-z]+:", match[3]) or not name:
+            return match[0]
+        there = place((page.parent / name).resolve())
+        return match[2] if there is None else f"{match[1]}[{match[2]}]({there}{mark}{anchor})"
 
     return LINK.sub(link, page.read_text())
+
+
+def for_site(page: Path, copied: set[Path]) -> str:
+    """Return the page's text, with links to files that are not copied as plain text."""
+    return with_links(
+        page, lambda file: os.path.relpath(file, page.parent) if file in copied else None
+    )
 
 
 def main() -> int:
