@@ -52,7 +52,8 @@ def of_scapy(text: str) -> bytes:
         names = vars(importlib.import_module("scapy.all"))
     except ImportError:
         raise UsageError(
-            "--scapy needs Scapy: apt install python3-scapy, or pip install scapy"
+            "--scapy needs Scapy: apt install --no-install-recommends python3-scapy, "
+            "or pip install scapy"
         ) from None
     try:
         # The user's own words, on the user's own machine.
