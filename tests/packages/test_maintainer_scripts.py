@@ -6,6 +6,7 @@ their calls, and with other paths.
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -105,3 +106,19 @@ def test_systemd_reads_the_units_of_each_package_once(
     dpkg: Dpkg, has_systemd: bool, package: str, step: tuple[str, ...]
 ) -> None:
     assert dpkg(package, *step).count(RELOAD) == has_systemd
+
+
+def test_a_purge_removes_the_locks_of_the_lab(dpkg: Dpkg, tmp_path: Path) -> None:
+    # The package's folder for them is a link to /run/lock.
+    name = re.search(r"build/lab/(\S+\.lock)", (ROOT / "lab" / "run").read_text())
+    assert name is not None
+    lock = tmp_path / "run" / "lock" / name[1].replace("$n", "3")
+    other = lock.with_name("another.lock")
+    lock.parent.mkdir(parents=True)
+    for file in (lock, other):
+        file.touch()
+    dpkg("p4-pspacer-lab", "postrm", "remove")
+    assert lock.exists()
+    dpkg("p4-pspacer-lab", "postrm", "purge")
+    assert not lock.exists()
+    assert other.exists()
