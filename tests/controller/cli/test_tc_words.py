@@ -108,7 +108,7 @@ def test_words_become_key_and_value(words: str, expected: str) -> None:
         ("fq_codel noecn", "fq_codel: 'noecn' is no word here: fq_codel always marks"),
         ("pie tupdate 15ms", "pie: unknown word 'tupdate'; one of target, ecn, noecn"),
         ("red max 90KB", "red needs min SIZE and max SIZE"),
-        ("red min 90KB max 30KB", "red: '90KB:30KB:0.02': MIN is below MAX"),
+        ("red min 90KB max 30KB", "red: '90KB:30KB:0.02': MIN is not below MAX"),
         ("prio bands three", "bands: 'three' is not a whole number"),
         ("q0 drr quantum 1500", "quantum 1500 of q0 is not a multiple of 1518 bytes"),
         ("q0 drr quantum 0", "quantum 0 of q0 is not a multiple of 1518 bytes"),
