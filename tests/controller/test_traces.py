@@ -159,6 +159,14 @@ def test_pacer_shows_a_dry_run_as_a_tree(
         ),
         ({"direct_meter": {"meter": "flow", "colour": 2}}, "meter flow = red"),
         (
+            {"dequeue": {"port": 2, "start_ns": 900}},
+            "leaves the queue of port 2 at 900 ns",
+        ),
+        (
+            {"dequeue": {"port": 2, "start_ns": 900, "gap_ns": 80}},
+            "leaves the queue of port 2 at 900 ns, after a gap of 80 ns",
+        ),
+        (
             {"read_queue": {"port": 2, "queue": 9}},
             "reads queue 9 of port 2, which does not exist",
         ),

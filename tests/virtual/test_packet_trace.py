@@ -64,6 +64,7 @@ def leaves(tree: Any) -> list[Any]:
 def test_a_paced_packet_shows_its_class_its_wait_and_its_departure(tmp_path: Path) -> None:
     sent, traces = traced(PACED, tmp_path)
     assert [trace["input"].get("packet_id", 0) for trace in traces] == [0, 1, 2]
+    gaps = []
     for departed, trace in zip(sent[2], traces, strict=True):
         assert trace["input"]["ingress_port"] == 1
         assert trace["input"]["arrival_ns"] == 1_000
@@ -78,6 +79,31 @@ def test_a_paced_packet_shows_its_class_its_wait_and_its_departure(tmp_path: Pat
         assert queued["hold"]["departure_ns"] == hold["departure_ns"]
         (start,) = events(leaf, "dequeue")
         assert start["start_ns"] >= hold["departure_ns"]
+        gaps.append(start.get("gap_ns"))
+    # The port has no line rate, so a frame ends when it starts.
+    first, second, third = (departed.at_ns for departed in sent[2])
+    assert gaps == [None, second - first, third - second]
+
+
+def test_the_gap_begins_at_the_end_of_the_frame_before(tmp_path: Path) -> None:
+    """A frame takes 100 us of the line, so the second one follows the first without a gap."""
+    what = VirtualRun(
+        ports=(Port(1), Port(2, "rate=8mbit")),
+        arrivals={1: [TimedFrame(at_ns, frame(1, 0, 76)) for at_ns in (0, 1_000, 250_000)]},
+        runtime={"multicast_group_entries": all_to(2)},
+    )
+    _, traces = traced(what, tmp_path)
+    starts = [
+        start
+        for trace in traces
+        for leaf in leaves(trace["root"])
+        for start in events(leaf, "dequeue")
+        if start["port"] == 2
+    ]
+    assert [start.get("start_ns", 0) for start in starts] == [0, 100_000, 250_000]
+    assert [start.get("gap_ns") for start in starts] == [None, 0, 50_000]
+    words = "Port 2 starts the packet at 250000 ns, after 0 ns in its queue; gap of 50000 ns"
+    assert words in log_of(what, tmp_path)
 
 
 def test_tables_show_keys_entries_and_actions(tmp_path: Path) -> None:
@@ -315,6 +341,8 @@ def test_the_log_has_the_words_of_simple_switch(tmp_path: Path) -> None:
         " is false",
         "[0.0] include/forwarding.p4(29) Primitive standard_metadata.egress_spec = port",
         "[0.0] Egress port is 2; queued at 1000 ns in queue 0, behind 0 packets; 0 bytes wait",
+        "[0.0] Port 2 starts the packet at 1000 ns, after 0 ns in its queue; first packet of"
+        " the port",
     ):
         assert words in logged, words
     # Of the compiler to machine code, nothing.

@@ -239,6 +239,11 @@ def _enqueue(members: Mapping[str, Any]) -> str:
     )
 
 
+def _dequeue(members: Mapping[str, Any]) -> str:
+    gap = f", after a gap of {_time(members, 'gap_ns')}" if "gap_ns" in members else ""
+    return f"leaves the queue of port {members.get('port', 0)} at {_time(members, 'start_ns')}{gap}"
+
+
 def _time(members: Mapping[str, Any], name: str) -> str:
     return f"{members.get(name, 0)} ns"
 
@@ -276,7 +281,7 @@ _EVENTS: dict[str, _Event] = {
     "assert_failed": lambda _: "an assert or assume fails",
     "emit": lambda m: f"emit {m.get('header', '')} ({m.get('bytes', 0)} bytes)",
     "enqueue": _enqueue,
-    "dequeue": lambda m: f"leaves the queue of port {m.get('port', 0)} at {_time(m, 'start_ns')}",
+    "dequeue": _dequeue,
     "ecn_mark": lambda _: "the queue marks it: congestion experienced (CE)",
     "reenter": lambda m: f"enters ingress again at {_time(m, 'at_ns')}",
 }

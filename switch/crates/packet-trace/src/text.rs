@@ -6,8 +6,8 @@ use crate::proto::pipeline_stage_event::{Direction, StageKind};
 use crate::proto::trace_event::Event;
 use crate::proto::trace_tree::Outcome;
 use crate::proto::{
-    ChosenMember, Condition, Enqueue, Hold, NamedValue, PacketTrace, PipelineStageEvent, Primitive,
-    ReadQueue, SourceInfo, TableLookup, TraceTree, fork, reenter,
+    ChosenMember, Condition, Dequeue, Enqueue, Hold, NamedValue, PacketTrace, PipelineStageEvent,
+    Primitive, ReadQueue, SourceInfo, TableLookup, TraceTree, fork, reenter,
 };
 
 /// A trace as lines. Each begins with the packet's number and that of its copy: `[7.0]`.
@@ -236,6 +236,19 @@ fn enqueue_words(queued: &Enqueue) -> String {
     )
 }
 
+fn dequeue_words(start: &Dequeue) -> String {
+    let gap = match start.gap_ns {
+        Some(gap_ns) => format!("gap of {gap_ns} ns"),
+        None => "first packet of the port".to_owned(),
+    };
+    format!(
+        "Port {} starts the packet at {} ns, after {} ns in its queue; {gap}",
+        start.port,
+        start.start_ns,
+        start.start_ns.saturating_sub(start.enqueued_ns)
+    )
+}
+
 fn reading_words(read: &ReadQueue) -> String {
     let (port, queue) = (read.port, read.queue);
     if !read.exists {
@@ -271,12 +284,7 @@ fn decision_words(event: &Event) -> String {
         Event::AssertFailed(_) => "An assert or assume failed".to_owned(),
         Event::Emit(emit) => format!("Deparsing header '{}'", emit.header),
         Event::Enqueue(queued) => enqueue_words(queued),
-        Event::Dequeue(start) => format!(
-            "Port {} starts the packet at {} ns, after {} ns in its queue",
-            start.port,
-            start.start_ns,
-            start.start_ns.saturating_sub(start.enqueued_ns)
-        ),
+        Event::Dequeue(start) => dequeue_words(start),
         Event::EcnMark(_) => "The queue marks the packet: congestion experienced (CE)".to_owned(),
         Event::Reenter(again) => match again.kind() {
             reenter::Kind::Resubmitted => format!("Resubmitting packet at {} ns", again.at_ns),

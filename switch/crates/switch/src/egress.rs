@@ -37,12 +37,12 @@ impl Program {
             instance_type: packet.instance_type,
         };
         if let Some(tracer) = &mut self.tracer {
-            let event = Event::Dequeue {
+            tracer.event(id, || Event::Dequeue {
                 port: start.port,
                 start_ns: start.start_ns,
                 enqueued_ns: start.enqueued_ns,
-            };
-            tracer.event(id, event);
+                gap_ns: env.manager.gap_ns(&start.token),
+            });
         }
         match self.run_egress(env, id, &input) {
             Outcome::Drop(cause) => {
@@ -68,7 +68,7 @@ impl Program {
                 if start.marked
                     && let Some(tracer) = &mut self.tracer
                 {
-                    tracer.event(id, Event::EcnMark);
+                    tracer.event(id, || Event::EcnMark);
                 }
                 let packet = self.packets.get_mut(id);
                 let length = packet.map_or(0, |packet| packet.context.output().len());

@@ -351,13 +351,12 @@ impl Program {
             None => (0, HeaderFields::default()),
         };
         if let Some(tracer) = &mut self.tracer {
-            let event = Event::Enqueue {
+            tracer.event(id, || Event::Enqueue {
                 port: to.port,
                 at_ns: now_ns,
                 hold,
                 depth: env.depth(to.port, queue, hold.map(|hold| hold.class)),
-            };
-            tracer.event(id, event);
+            });
         }
         let queued = Queued {
             payload: id,

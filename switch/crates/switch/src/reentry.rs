@@ -67,12 +67,10 @@ impl Program {
                     instance_type,
                 };
                 if let Some(tracer) = &mut self.tracer {
-                    let at_ns = packet.ready_ns;
-                    let event = Event::Reenter {
+                    tracer.event(packet.id, || Event::Reenter {
                         instance_type,
-                        at_ns,
-                    };
-                    tracer.event(packet.id, event);
+                        at_ns: packet.ready_ns,
+                    });
                 }
                 self.parse(env, packet.id, &input);
                 self.ingress(env, packet.id, input);

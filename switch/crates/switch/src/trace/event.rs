@@ -36,6 +36,8 @@ pub(crate) enum Event {
         start_ns: u64,
         /// When it was queued.
         enqueued_ns: u64,
+        /// Time between the end of the port's last packet and its start; `None`: the port has sent none.
+        gap_ns: Option<u64>,
     },
     /// The packet's queue sets CE in its IP header.
     EcnMark,

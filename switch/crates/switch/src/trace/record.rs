@@ -153,7 +153,11 @@ impl Events {
                 port,
                 start_ns,
                 enqueued_ns,
-            } => self.put(Kind::Dequeue, 0, [port.into(), start_ns, enqueued_ns]),
+                gap_ns,
+            } => self.put_with(Kind::Dequeue, 0, |events| {
+                events.words.extend([port.into(), start_ns, enqueued_ns]);
+                events.words.extend(gap_ns);
+            }),
             Event::EcnMark => self.put(Kind::EcnMark, 0, []),
             Event::Reenter {
                 instance_type,

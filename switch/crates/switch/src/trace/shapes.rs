@@ -392,6 +392,7 @@ impl Shapes {
             PORT,
             Tail::Number(field!(2, "start_ns")),
             Tail::Number(field!(3, "enqueued_ns")),
+            Tail::Optional(field!(4, "gap_ns")),
         ];
         self.add_nameless(Kind::Dequeue, field!(25, "dequeue"), dequeue);
         let read = &[

@@ -184,15 +184,15 @@ impl Tracer {
         self.places.insert(id, place);
     }
 
-    /// Takes an event of a packet.
-    pub(crate) fn event(&mut self, id: PacketId, event: Event) {
+    /// Takes an event of a packet. `event` is called only if the packet is traced.
+    pub(crate) fn event(&mut self, id: PacketId, event: impl FnOnce() -> Event) {
         if let Some(place) = self.places.get_mut(&id) {
             place.fork = None;
             if let Some(trace) = self.growing.get_mut(&place.trace)
                 && trace.room.take()
                 && let Some(branch) = trace.branches.get_mut(place.branch)
             {
-                branch.events.put_event(&event);
+                branch.events.put_event(&event());
             }
         }
     }

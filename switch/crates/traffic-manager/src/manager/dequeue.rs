@@ -195,6 +195,15 @@ impl<P> TrafficManager<P> {
         })
     }
 
+    /// The gap in front of a packet that starts: the time between the end of the last packet that its port
+    /// sent and its own start, in whole nanoseconds, as in [`PortStatistics::gaps`]. `None`: the port has
+    /// sent no packet.
+    ///
+    /// [`PortStatistics::gaps`]: crate::PortStatistics::gaps
+    pub fn gap_ns(&self, token: &TransmitToken) -> Option<u64> {
+        self.port(token.port)?.gap_ns(token.start)
+    }
+
     /// Position of the port that waits for `token`.
     fn redeem(&mut self, token: &TransmitToken) -> Option<usize> {
         let at = self.position(token.port)?;

@@ -197,10 +197,15 @@ impl<P> Port<P> {
         let without_fcs = self.statistics.fifo_bytes - packets * FCS_BYTES;
         let line_bytes = without_fcs + packets * u64::from(self.overhead_bytes());
         let line_time = u128::from(line_bytes) * u128::from(self.line_time_per_byte_q24);
+        let free_at = self.free_at.plus(line_time);
         Self {
             up: self.up,
-            free_at: self.free_at.plus(line_time),
-            line_end: self.line_end,
+            free_at,
+            line_end: if packets == 0 {
+                self.line_end
+            } else {
+                Some(free_at)
+            },
             spaces_catch_up: self.spaces_catch_up,
             late_poll_ns: self.late_poll_ns,
             last_delivery_ns: self.last_delivery_ns,
@@ -552,10 +557,15 @@ impl<P> Port<P> {
             statistics.queued_packets_max.max(statistics.queued_packets);
     }
 
+    /// Time between the end of the last packet and a start, in whole nanoseconds; `None` before the first
+    /// packet.
+    pub(crate) fn gap_ns(&self, start: Q24) -> Option<u64> {
+        self.line_end.map(|end| start.since(end).whole_ns())
+    }
+
     /// The packet takes the line; returns when it reaches the interface.
     pub(crate) fn occupy(&mut self, start: Q24, final_length_bytes: u32) -> u64 {
-        if let Some(end) = self.line_end {
-            let gap_ns = start.since(end).whole_ns();
+        if let Some(gap_ns) = self.gap_ns(start) {
             self.statistics.gaps.record(gap_ns);
         }
         let (line_bytes, delivery_ns) = self.take_line(start, final_length_bytes);
