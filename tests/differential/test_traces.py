@@ -42,7 +42,7 @@ INGRESS = (
         "extract tags[0]",
         "ingress start",
         "key h.a ff",
-        "table t hit",
+        "table t hit 3",
     ),
     *("action to 2 1f", "ingress end"),
 )

@@ -5,8 +5,9 @@
 
 The programs, tables and packets are those of differential.py. The steps here are those of the
 structured packet trace (--packet-trace); simple_switch's are read from its log at level `trace`:
-parser states, headers extracted, conditions, tables with the packet's key and hit or miss, actions
-with their data, headers emitted, drops, and ports and sizes of what leaves.
+parser states, headers extracted, conditions, tables with the packet's key and the handle of the
+entry that it hits, actions with their data, headers emitted, drops, and ports and sizes of what
+leaves.
 
 A packet's steps are compared as passes: through parser and ingress, and through egress. Both
 switches number copies in their own way, so the passes of a packet have no order.
@@ -62,7 +63,8 @@ _WORDS = [
         (r"Extracting (?:variable-sized )?header '(.*)'", "extract {}"),
         (r"Pipeline '(.*)': (start|end)", "{} {}"),
         (r'.*Condition ".*" \((.*)\) is (true|false)', "condition {} {}"),
-        (r"Table '(.*)': (hit|miss).*", "table {} {}"),
+        (r"Table '(.*)': hit with handle (\d+)", "table {} hit {}"),
+        (r"Table '(.*)': miss", "table {} miss"),
         (r"Deparsing header '(.*)'", "emit {}"),
         (r"Transmitting packet of size (\d+) out of port (\d+)", "transmit {} {}"),
         (r"Dropping packet at the end of (ingress|egress)", "drop {}"),
@@ -159,7 +161,8 @@ def _steps_of_event(event: dict[str, Any]) -> list[str]:
             return [f"condition {what['name']} {str(what.get('holds', False)).lower()}"]
         case "table_lookup":
             keys = [_key(each["name"], each["value"]) for each in what.get("key", ())]
-            return [*keys, f"table {what['table']} {'hit' if what.get('hit') else 'miss'}"]
+            found = f"hit {what.get('handle')}" if what.get("hit") else "miss"
+            return [*keys, f"table {what['table']} {found}"]
         case "action":
             data = [_value(each["value"]) for each in what.get("args", ())]
             return [" ".join(["action", what["name"], *data])]

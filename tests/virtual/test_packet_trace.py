@@ -113,6 +113,7 @@ def test_tables_show_keys_entries_and_actions(tmp_path: Path) -> None:
     flows = lookups["PacerIngress.flows"]
     assert flows["hit"]
     assert flows["priority"] == 1
+    assert flows["handle"] == 0
     assert {"name": "ether_type", "value": "0x9005"} in flows["key"]
     assert {"name": "ether_type", "value": "0x9005&&&0xffff"} in flows["matches"]
     assert not lookups["PacerIngress.forward"].get("hit")
@@ -274,6 +275,13 @@ def test_the_log_names_reads_and_choices_of_queues(tmp_path: Path) -> None:
         "[3.0] Choosing queue 9",
     ):
         assert words in logged, words
+
+
+def test_the_log_names_entries_by_their_handles(tmp_path: Path) -> None:
+    """The first entry of a table has handle 0, as in `simple_switch`, and the second one 1."""
+    stations = [*station("02:00:00:00:00:00", 1), *station("02:00:00:00:00:02", 2)]
+    logged = log_of(VirtualRun(PORTS, PACED.arrivals, {"table_entries": stations}), tmp_path)
+    assert "[0.0] Table 'PacerIngress.forward': hit with handle 1" in logged
 
 
 def test_a_flooded_packet_has_a_branch_for_each_port(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ use service_manager::Heartbeat;
 use switch::{Switch, SwitchConfig};
 use thrift_server::{ThriftConfig, ThriftLimits, ThriftServer};
 use tokio::sync::oneshot;
-use traces::{Events, TraceThread, TraceWriter};
+use traces::{Events, TraceThread, TraceWriter, logs_packets};
 use traffic_manager::{DropCount, Limits};
 use v1model::entries::digest::DigestConfig;
 use virtual_time::Ended;
@@ -140,7 +140,9 @@ fn run(options: &Options, mut ignored: Vec<String>) -> anyhow::Result<()> {
         max_packets: options.max_held_packets.saturating_mul(2),
         entry_handles: options.thrift_port.is_some()
             || options.notifications_addr.is_some()
-            || options.nanolog.is_some(),
+            || options.nanolog.is_some()
+            || options.packet_trace.is_some()
+            || logs_packets(),
         digests: options.notifications_addr.is_some().then_some(DIGESTS),
         engine: options.engine.into(),
         ..SwitchConfig::default()

@@ -31,6 +31,11 @@ const WRITE_INTERVAL: Duration = Duration::from_millis(1);
 /// Time between two attempts to write to a file that took no more, while no trace comes.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Whether the log has the steps of packets.
+pub fn logs_packets() -> bool {
+    tracing::enabled!(target: "packet", tracing::Level::TRACE)
+}
+
 /// The event log, and the socket of those that subscribe to it.
 pub struct Events {
     pub publisher: Arc<Publisher>,
@@ -54,7 +59,7 @@ impl TraceWriter {
     /// # Errors
     /// Names the file.
     pub fn create(path: Option<&Path>, events: Option<Events>) -> anyhow::Result<Option<Self>> {
-        let log = tracing::enabled!(target: "packet", tracing::Level::TRACE);
+        let log = logs_packets();
         if path.is_none() && !log && events.is_none() {
             return Ok(None);
         }
