@@ -65,7 +65,7 @@
 #                          KEEP=<a folder for the compiled programs>
 #   make differential      PACKETS=100000 SEED=1; PROGRAMS=<a folder of p4c's JSON>: those, too
 #   make command-line      COMMANDS=1000 SEED=1: random commands for each program, too
-#   make trace-steps       PACKETS=100000 SEED=1
+#   make trace-steps       PACKETS=100000 SEED=1; PROGRAMS=<a folder of p4c's JSON>: those, too
 #   make queue-model       PACKETS=100000 SEED=1, of each kind; make queue-model-ovs, too
 #   make engines           PACKETS=10000000; PROGRAMS=<a folder of p4c's JSON>: those, too
 #   make trains            SEGMENTS=1000000 SEED=1; PROGRAMS=<a folder of p4c's JSON>: those, too
@@ -244,7 +244,8 @@ differential: dev-venv switch
 
 .PHONY: trace-steps
 trace-steps: dev-venv switch
-	@$(PYTHON) tests/differential/traces.py --packets $(PACKETS) --seed $(SEED)
+	@$(PYTHON) tests/differential/traces.py --packets $(PACKETS) --seed $(SEED) \
+	    $(if $(PROGRAMS),--programs $(PROGRAMS))
 
 COMMANDS ?= 0
 .PHONY: command-line

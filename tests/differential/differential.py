@@ -85,6 +85,28 @@ class Result:
     seeds: list[str] = field(default_factory=list)
 
 
+def add_choice(arguments: argparse.ArgumentParser) -> None:
+    """Adds the arguments that choose programs and cases."""
+    arguments.add_argument("--seed", default="1", help="any text; the same gives the same cases")
+    arguments.add_argument("--only", default="", help="programs whose name contains this")
+    arguments.add_argument(
+        "--programs",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="the compiled programs in this folder, too",
+    )
+
+
+def chosen(given: argparse.Namespace) -> list[Path]:
+    """The compiled programs that the arguments choose."""
+    files = [path for path in sorted(COMPILED.glob("*.json")) if path.stem != "manifest"]
+    for folder in given.programs:
+        files += sorted(folder.glob("*.json"))
+    return [path for path in files if given.only in path.stem and path.stem not in EXCLUDED]
+
+
 def goes_round(compiled: Path) -> bool:
     """Whether the order of a port's frames is undefined.
 
@@ -276,9 +298,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     arguments.add_argument("--packets", type=int, default=100_000, help="in all (default 100000)")
-    arguments.add_argument("--seed", default="1", help="any text; the same gives the same cases")
-    arguments.add_argument("--only", default="", help="programs whose name contains this")
-    arguments.add_argument("--programs", type=Path, action="append", default=[])
+    add_choice(arguments)
     arguments.add_argument("--out", type=Path, help="write the table as JSON")
     arguments.add_argument("--no-reduce", action="store_true", help="only count differences")
     arguments.add_argument("--record", nargs="+", metavar="NAME")
@@ -289,10 +309,7 @@ def main() -> int:
     if given.record:
         record(given.record, given.seed)
         return 0
-    files = [path for path in sorted(COMPILED.glob("*.json")) if path.stem != "manifest"]
-    for folder in given.programs:
-        files += sorted(folder.glob("*.json"))
-    files = [path for path in files if given.only in path.stem and path.stem not in EXCLUDED]
+    files = chosen(given)
     if not files or given.packets < len(files):
         arguments.error("no programs, or less than a packet for each")
     began = time.monotonic()

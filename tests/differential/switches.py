@@ -32,9 +32,19 @@ _REFUSAL = re.compile(r"^(Invalid |Error|\*\*\* |Traceback|Unknown )", re.MULTIL
 class RunError(Exception):
     """A switch refused the case or did not finish it."""
 
+    cause = "pacing_switch refuses the case or does not finish it"
+
 
 class StockError(RunError):
     """Stock `simple_switch` did."""
+
+    cause = "simple_switch ends, or does not start"
+
+
+class StockRefusedError(StockError):
+    """Stock `simple_switch` refused an entry, or its command line has no command for it."""
+
+    cause = "simple_switch refuses an entry"
 
 
 @dataclass(frozen=True)
@@ -84,11 +94,13 @@ def run_bmv2(case: Case, folder: Path, options: Sequence[str] = ()) -> Sent:
             replies = switch.command([f"set_queue_depth {_QUEUE_DEPTH}", *lines])
             for line, reply in zip(lines, replies[1:], strict=True):
                 if _REFUSAL.search(reply):
-                    raise StockError(f"{simple_switch.SWITCH}: '{line}': {reply[-300:]}")
+                    raise StockRefusedError(f"{simple_switch.SWITCH}: '{line}': {reply[-300:]}")
             switch.end_input()
             switch.wait_idle()
-    except (simple_switch.SwitchError, UntranslatableError) as error:
+    except simple_switch.SwitchError as error:
         raise StockError(str(error)) from error
+    except UntranslatableError as error:
+        raise StockRefusedError(str(error)) from error
     return {port: simple_switch.read_capture(folder / f"p{port}_out.pcap") for port in PORTS}
 
 

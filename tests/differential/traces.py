@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The steps of the same random packets in pacing_switch and in stock simple_switch, compared.
 
-    traces.py [--packets N] [--seed S] [--only NAME]
+    traces.py [--packets N] [--seed S] [--only NAME] [--programs DIR ...]
 
 The programs, tables and packets are those of differential.py. The steps here are those of the
 structured packet trace (--packet-trace); simple_switch's are read from its log at level `trace`:
@@ -12,10 +12,11 @@ leaves.
 A packet's steps are compared as passes: through parser and ingress, and through egress. Both
 switches number copies in their own way, so the passes of a packet have no order.
 
-CAUSES has the differences that are expected; any other is printed.
+CAUSES has the differences that are expected; any other is printed. The packets of a case that a
+switch refuses or does not finish are not compared; the end of the report counts them by cause.
 
-Exit status: 0 none but these; 1 others; 2 wrong usage. Without simple_switch on PATH it says "not
-run", and 0.
+Exit status: 0 none but these; 1 others, a program of which no packet is compared, or a case that
+pacing_switch refuses; 2 wrong usage. Without simple_switch on PATH it says "not run", and 0.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +37,16 @@ sys.path.insert(0, str(HERE.parent / "conformance"))
 sys.path.insert(0, str(HERE.parent / "virtual"))
 
 import simple_switch  # noqa: E402
-from differential import COMPILED, EXCLUDED, draw_case  # noqa: E402
+from differential import add_choice, chosen, draw_case  # noqa: E402
 from switches import Case, RunError, run_bmv2, run_pacing, version  # noqa: E402
 
 PARSER_AGAIN = "simple_switch logs the parser a second time for a clone from ingress"
 EXTRACT_BEFORE = "simple_switch logs a header before it knows that the packet is too short for it"
 CAUSES = (PARSER_AGAIN, EXTRACT_BEFORE)
+# Programs that are compared without their steps only (differential.py), and why.
+WITHOUT_LOG = {
+    "corners": "an action has a negative argument, and simple_switch ends where it logs one",
+}
 TRACE_FILE = "traces.json"
 _BMV2_OPTIONS = ("--log-console", "--log-level", "trace", "--log-flush")
 # The program drops a packet at the end of a control; `pruned` is a copy.
@@ -247,51 +253,84 @@ def run_both(case: Case) -> tuple[Passes, Passes]:
         )
 
 
+@dataclass
+class Tally:
+    """The counts of a run, of one program or of all."""
+
+    packets: int = 0
+    steps: int = 0
+    different: int = 0
+    expected: Counter[str] = field(default_factory=Counter)
+    not_compared: Counter[str] = field(default_factory=Counter)
+    """Packets by cause."""
+
+    def add(self, other: Tally) -> None:
+        """Adds the counts of a program."""
+        self.packets += other.packets
+        self.steps += other.steps
+        self.different += other.different
+        self.expected += other.expected
+        self.not_compared += other.not_compared
+
+
+def compare(compiled: Path, packets: int, seed: str) -> Tally:
+    """Runs packets through a program in both switches, and prints what differs."""
+    tally = Tally()
+    for number, at in enumerate(range(0, packets, _PACKETS_AT_ONCE)):
+        count = min(packets - at, _PACKETS_AT_ONCE)
+        case_seed = f"{seed}/{compiled.stem}/{number}"
+        name = f"# {compiled.stem}, seed {case_seed}"
+        try:
+            mine, stock = run_both(draw_case(compiled, case_seed, count))
+        except RunError as error:
+            print(f"{name}: {error}", flush=True)
+            tally.not_compared[error.cause] += count
+            continue
+        tally.packets += count
+        tally.steps += sum(len(each) * n for of in mine.values() for each, n in of.items())
+        found = differences(mine, stock, tally.expected)
+        tally.different += len(found)
+        for packet, how in found[:_DIFFERENCES_SHOWN]:
+            print(f"{name}, packet {packet}:\n{how}", flush=True)
+    return tally
+
+
 def main() -> int:
     arguments = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     arguments.add_argument("--packets", type=int, default=20_000, help="in all (default 20000)")
-    arguments.add_argument("--seed", default="1", help="any text; the same gives the same cases")
-    arguments.add_argument("--only", default="", help="programs whose name contains this")
+    add_choice(arguments)
     given = arguments.parse_args()
     if not simple_switch.available():
         print(f"not run: no {simple_switch.SWITCH} and {simple_switch.CLI} on PATH")
         return 0
-    files = [path for path in sorted(COMPILED.glob("*.json")) if path.stem != "manifest"]
-    files = [path for path in files if given.only in path.stem and path.stem not in EXCLUDED]
+    files = [path for path in chosen(given) if path.stem not in WITHOUT_LOG]
     if not files:
         arguments.error("no programs")
-    packets, steps, different, not_compared = 0, 0, 0, 0
-    counted: Counter[str] = Counter()
+    total = Tally()
+    none_compared = []
     for compiled in files:
-        left = max(1, given.packets // len(files))
-        number = 0
-        while left > 0:
-            count = min(left, _PACKETS_AT_ONCE)
-            left -= count
-            seed = f"{given.seed}/{compiled.stem}/{number}"
-            number += 1
-            try:
-                mine, stock = run_both(draw_case(compiled, seed, count))
-            except RunError as error:
-                print(f"# {compiled.stem}, seed {seed}: {error}", flush=True)
-                not_compared += count
-                continue
-            packets += count
-            steps += sum(len(each) * n for of in mine.values() for each, n in of.items())
-            found = differences(mine, stock, counted)
-            different += len(found)
-            for packet, how in found[:_DIFFERENCES_SHOWN]:
-                print(f"# {compiled.stem}, seed {seed}, packet {packet}:\n{how}", flush=True)
-        print(f"{compiled.stem}: {different} differences so far", flush=True)
+        tally = compare(compiled, max(1, given.packets // len(files)), given.seed)
+        total.add(tally)
+        if not tally.packets:
+            none_compared.append(compiled.stem)
+        print(f"{compiled.stem}: {tally.different} packets differ of {tally.packets}", flush=True)
     for cause in CAUSES:
-        print(f"expected, {counted[cause]} times: {cause}")
+        print(f"expected, {total.expected[cause]} times: {cause}")
+    for cause, packets in sorted(total.not_compared.items()):
+        print(f"not compared, {packets} packets: {cause}")
+    for name, why in WITHOUT_LOG.items():
+        print(f"not run, {name}: {why}")
+    if none_compared:
+        print(f"no packet compared of {', '.join(none_compared)}")
     print(
-        f"{different} packets differ of {packets} with {steps} steps over {len(files)} programs, "
-        f"{not_compared} not compared, seed {given.seed}, {simple_switch.SWITCH} {version()}"
+        f"{total.different} packets differ of {total.packets} with {total.steps} steps over "
+        f"{len(files)} programs, {total.not_compared.total()} not compared, seed {given.seed}, "
+        f"{simple_switch.SWITCH} {version()}"
     )
-    return 1 if different else 0
+    failed = total.different or none_compared or total.not_compared[RunError.cause]
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
