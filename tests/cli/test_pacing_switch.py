@@ -69,8 +69,6 @@ def test_help_and_version(tmp_path: Path) -> None:
 
 IGNORED = (
     "--nanolog ipc:///tmp/bm-0-log.ipc",
-    "--log-file s1.log",
-    "--log-flush",
     "--debugger",
     "--debugger-addr ipc:///tmp/bm-0-debug.ipc",
     "--restore-state s1.state",
@@ -78,8 +76,6 @@ IGNORED = (
     "--disable-swap",
     "--enable-swap",
     "--max-port-count 64",
-    "--log-file-max-size 10000",
-    "--log-file-max-files 3",
     "--max-mc-groups 64",
     "--max-l1-entries 64",
     "--max-l2-entries 64",
@@ -97,6 +93,60 @@ def test_options_of_simple_switch_grpc(tmp_path: Path) -> None:
         assert ended.returncode == 0, ended.stderr
         told = [line for line in ended.stderr.splitlines() if "ignored" in line]
         assert told == ["pacing_switch: ignored: " + ", ".join(IGNORED)]
+
+
+def traced(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run a switch that logs the way of a packet."""
+    write_capture(folder / "p_in.pcap", [TimedFrame(0, frame(1, 0, 100))])
+    command = ["--virtual", "-i", "1@p", PACER, "--", "--log-level", "trace", *options]
+    ended = switch(folder, *command)
+    assert ended.returncode == 0, ended.stderr
+    assert "ignored" not in ended.stderr
+    return ended
+
+
+def test_the_log_goes_to_the_file_that_simple_switch_writes(tmp_path: Path) -> None:
+    came = "[0.0] Processing packet received on port 1, 100 bytes, at 0 ns"
+    # A second run writes behind the first one.
+    for number in (1, 2):
+        ended = traced(tmp_path, "--log-file", "s1.log", "--log-flush")
+        assert came not in ended.stderr
+        text = (tmp_path / "s1.log.txt").read_text()
+        assert text.count(came) == number
+        assert "\x1b" not in text
+
+
+def test_the_log_file_has_a_largest_size(tmp_path: Path) -> None:
+    def lines(*names: str) -> list[str]:
+        text = "".join((tmp_path / name).read_text() for name in names)
+        # Without the time.
+        return [line.partition(" ")[2] for line in text.splitlines()]
+
+    traced(tmp_path, "--log-file", "all")
+    limits = ("--log-file-max-size", "2000", "--log-file-max-files", "2")
+    traced(tmp_path, "--log-file", "s1", *limits)
+    newest = ("s1.2.txt", "s1.1.txt", "s1.txt")
+    assert {path.name for path in tmp_path.glob("s1*")} == set(newest)
+    assert all((tmp_path / name).stat().st_size <= 2_000 for name in newest)
+    # The newest messages, and none is cut.
+    kept = lines(*newest)
+    assert len(kept) > 20
+    assert kept == lines("all.txt")[-len(kept) :]
+
+
+def test_a_log_file_that_takes_no_more_does_not_end_the_switch(tmp_path: Path) -> None:
+    (tmp_path / "s1.txt").symlink_to("/dev/full")
+    ended = traced(tmp_path, "--log-file", "s1")
+    assert ended.stderr.count("messages of the log are lost") == 1
+    assert "cannot write s1.txt: No space left on device" in ended.stderr
+
+
+def test_a_log_file_is_refused_by_name(tmp_path: Path) -> None:
+    refused(tmp_path, "--log-file", "none/s1", "--virtual", PACER, named=("none/s1.txt",))
+    both = ("--log-file", "s1", "--log-console")
+    refused(tmp_path, *both, "--virtual", PACER, named=("--log-file", "--log-console"))
+    empty = ("--log-file", "s1", "--log-file-max-size", "0")
+    refused(tmp_path, *empty, "--virtual", PACER, named=("--log-file-max-size",))
 
 
 def test_ports_as_scripts_for_simple_switch_grpc_give_them(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@
 mod credentials;
 mod files;
 mod generate;
+mod log_file;
 mod options;
 mod private_file;
 mod privileges;
@@ -23,7 +24,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::num::NonZero;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Mutex, Once};
 
 use anyhow::{Context, bail};
 use clap::{CommandFactory, FromArgMatches};
@@ -45,6 +46,7 @@ use switch::{Switch, SwitchConfig};
 use thrift_server::{ThriftConfig, ThriftLimits, ThriftServer};
 use tokio::sync::oneshot;
 use traces::{Events, TraceThread, TraceWriter, logs_packets};
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use traffic_manager::{DropCount, Limits};
 use v1model::entries::digest::DigestConfig;
 use virtual_time::Ended;
@@ -86,9 +88,20 @@ fn main() -> ExitCode {
             }
         };
     }
+    match start_log(&options).and_then(|()| run(&options, Ignored::given(&matches))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format!("pacing_switch: {error:#}\n"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Starts the log, in its file or on standard error.
+fn start_log(options: &Options) -> anyhow::Result<()> {
     let level = match &options.log_level {
         Some(level) => level,
-        None if options.log_console => "debug",
+        None if options.log_console || options.log_file.is_given() => "debug",
         None => "warn",
     };
     // Messages of the libraries below gRPC, and of the compiler to machine code, do not help to debug
@@ -97,21 +110,21 @@ fn main() -> ExitCode {
         "{level},cranelift=warn,h2=warn,hyper=warn,hyper_util=warn,regalloc2=warn,tonic=warn,\
          tower=warn"
     );
+    let file = options.log_file.open()?;
+    let colours = file.is_none() && std::io::stderr().is_terminal();
+    let writer = match file {
+        Some(file) => BoxMakeWriter::new(Mutex::new(file)),
+        None => BoxMakeWriter::new(std::io::stderr),
+    };
     tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(writer)
+        .with_ansi(colours)
         .with_env_filter(
             tracing_subscriber::EnvFilter::try_from_default_env()
                 .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(filter)),
         )
         .init();
-    match run(&options, Ignored::given(&matches)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            say(&format!("pacing_switch: {error:#}\n"));
-            ExitCode::FAILURE
-        }
-    }
+    Ok(())
 }
 
 /// Writes to standard error. A closed standard error does not end the switch.

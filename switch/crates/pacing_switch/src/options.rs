@@ -23,6 +23,7 @@ use traffic_manager::{
 use v1model::Engine;
 
 use crate::generate::Generated;
+use crate::log_file::LogFileOptions;
 use crate::privileges::Identity;
 use crate::tls::TlsOptions;
 
@@ -235,8 +236,11 @@ pub struct Options {
     #[arg(long)]
     pub log_console: bool,
 
-    /// Lowest level that is logged (default: warn; debug with --log-console). RUST_LOG sets it per
-    /// module.
+    #[command(flatten)]
+    pub log_file: LogFileOptions,
+
+    /// Lowest level that is logged (default: warn; debug with --log-console and --log-file). RUST_LOG sets
+    /// it per module.
     #[arg(short = 'L', long, value_name = "LEVEL",
           value_parser = ["trace", "debug", "info", "warn", "error", "off"])]
     pub log_level: Option<String>,
@@ -263,14 +267,6 @@ pub struct Options {
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Options of simple_switch_grpc that are accepted and ignored")]
 pub struct Ignored {
-    /// The log goes to standard error.
-    #[arg(long, value_name = "FILE")]
-    log_file: Option<PathBuf>,
-
-    /// Each line of the log is flushed.
-    #[arg(long)]
-    log_flush: bool,
-
     /// There is no debugger.
     #[arg(long)]
     debugger: bool,
@@ -298,14 +294,6 @@ pub struct Ignored {
     /// v1model has 512 ports.
     #[arg(long, value_name = "N")]
     max_port_count: Option<u64>,
-
-    /// The log goes to standard error.
-    #[arg(long, value_name = "BYTES")]
-    log_file_max_size: Option<u64>,
-
-    /// The log goes to standard error.
-    #[arg(long, value_name = "N")]
-    log_file_max_files: Option<u64>,
 
     /// Multicast has limits of its own (docs/v1model.md).
     #[arg(long, value_name = "N")]
