@@ -122,6 +122,21 @@ def test_wrong_settings_are_named(
         assert error["expected"]
 
 
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ({"queue": 1, "limit": 3}, "one of queue, fifo_bytes, "),
+        ({"queue": 64}, "less than 64"),
+    ],
+)
+def test_a_wrong_field_of_a_queue_says_what_there_is(
+    client: Client, setting: dict[str, object], expected: str
+) -> None:
+    body = {"egress_queues": {"queues": 3, "settings": [setting]}}
+    (error,) = problem(client.put(PORT, body), 422)["errors"]
+    assert error["expected"].startswith(expected)
+
+
 def test_a_line_too_slow_for_a_queue_is_refused(client: Client) -> None:
     queues = {"queues": 1, "settings": [{"queue": 0, "rate": "10Mbit"}]}
     assert client.put(PORT, {"line_rate": "10Mbit", "egress_queues": queues}).status_code == 201

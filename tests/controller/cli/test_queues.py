@@ -68,6 +68,7 @@ def check(pacer: Pacer) -> None:
     said = pacer("queue set s1 2 fq_codel ecn q0 rate 5mbit ceil 10mbit cburst 9kb")
     assert "aqm=fq_codel:ecn,q0.rate=10mbit,q0.min=5mbit,q0.burst=9KB, applied" in said
     assert "SOJOURN P50/P99 BELOW" in shown_in_top(Screen(""), pacer.json("top s1 -n 1"))
+    assert "SOJOURN P50/P99 BELOW" in pacer("top s1 -n 1")
 
 
 def shown_in_top(screen: Screen, measured: dict[str, Any]) -> str:

@@ -174,6 +174,8 @@ def _wrong(error: Mapping[str, Any]) -> tuple[str, str]:
         "model_type": "a JSON object",
         "greater_than_equal": f"at least {limits.get('ge')}",
         "less_than_equal": f"at most {limits.get('le')}",
+        "greater_than": f"more than {limits.get('gt')}",
+        "less_than": f"less than {limits.get('lt')}",
         "literal_error": str(limits.get("expected")),
         "string_pattern_mismatch": "1 to 64 of A-Z a-z 0-9 . _ -, starting with a letter or digit",
     }
@@ -196,15 +198,17 @@ def _inner(annotation: Any, part: object) -> Any:
         for name, info in annotation.model_fields.items():
             if part in (name, info.alias):
                 return _object_type(info.annotation)
-    if typing.get_origin(annotation) is dict:
-        return _object_type(typing.get_args(annotation)[1])
+    if typing.get_origin(annotation) in (dict, list):
+        return _object_type(typing.get_args(annotation)[-1])
     return None
 
 
 def _object_type(annotation: Any) -> Any:
-    """Return the type in an annotation that has members: a model or a dict."""
+    """Return the type in an annotation that has members: a model, a dict or a list."""
     origin = typing.get_origin(annotation)
-    if origin is dict or (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+    if origin in (dict, list) or (
+        isinstance(annotation, type) and issubclass(annotation, BaseModel)
+    ):
         return annotation
     if origin in (typing.Union, types.UnionType, typing.Annotated):
         options = (_object_type(inner) for inner in typing.get_args(annotation))

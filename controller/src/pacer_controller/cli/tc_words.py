@@ -46,7 +46,7 @@ _GRAMMARS = {
         "codel": (_TARGET, _INTERVAL, *_ECN),
         "fq_codel": (_TARGET, _INTERVAL, _ECN[0]),
         "pie": (_TARGET, *_ECN),
-        "dualpi2": (_TARGET,),
+        "dualpi2": (_TARGET, _ECN[0]),
         "red": (*_RED, *_ECN),
         "htb": _HTB,
         "drr": (Word("quantum", "quantum", read_size, "SIZE"),),
@@ -63,6 +63,7 @@ _ELSEWHERE = {
     ("htb", "burst"): "that of a minimum rate is fixed at 64 KB; cburst is that of the highest",
     ("htb", "quantum"): "a queue's share is its weight, as in scheduler=drr:4:2",
     ("fq_codel", "noecn"): "fq_codel always marks",
+    ("dualpi2", "noecn"): "dualpi2 always marks",
     ("prio", "priomap"): "the priority of a packet is its queue",
 }
 """The place of what some words of tc set, by discipline ("": none) and word."""

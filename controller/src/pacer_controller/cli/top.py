@@ -274,6 +274,7 @@ def run(session: Session, switch: str | None, interval_ms: int, times: int | Non
 
 def _plain(session: Session, switch: str | None, interval_ms: int, times: int | None) -> None:
     """Print samples one after the other: a JSON object a line, or tables."""
+    waiting: dict[str, Queues] = {}
     for measured in samples(session, switch, interval_ms, times):
         if session.as_json:
             session.print_line(measured)
@@ -284,4 +285,8 @@ def _plain(session: Session, switch: str | None, interval_ms: int, times: int | 
                 console.print(render.statistics("classes", [(measured["switch"], measured)]))
             elif measured.get("virtual_bottleneck"):
                 console.print(_no_classes(measured["switch"]))
+            shown = waiting.setdefault(measured["switch"], Queues())
+            shown.take(queues.rows(measured), measured.get("now_ns") or time.monotonic_ns())
+            if shown.grown:
+                console.print(shown.table(measured["switch"]))
         sys.stdout.flush()
