@@ -190,7 +190,9 @@ def test_events_have_words(event: dict[str, Any], words: str) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--packet", "none.pcap"], "none.pcap"),
+        (["--packet", "none.pcap"], "cannot read none.pcap: No such file"),
+        (["--number", "2"], "give --packet FILE"),
+        (["--packet", "{file}", "--count", "2"], "--count is for packets that come in"),
         (["--packet", "{file}", "--number", "5"], "no packet 5; it has 1"),
         (["--scapy", "Ether("], "Ether("),
         (["--scapy", "1", "--packet", "x"], "give one"),

@@ -36,7 +36,9 @@ def of_capture(file: str, number: int) -> bytes:
                     f"{len(packet.data)} were captured; capture whole packets (tcpdump -s 0)"
                 )
             return packet.data
-    except (OSError, capture.CaptureError) as error:
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}") from None
+    except capture.CaptureError as error:
         raise UsageError(str(error)) from None
     raise UsageError(f"{file}: no packet {number}; it has {last}")
 
@@ -67,12 +69,10 @@ def of_scapy(text: str) -> bytes:
 @click.option("--match", metavar="FILTER", help='Only packets of a filter: "tcp dst port 80".')
 @click.option("--port", type=int, metavar="N", help="Port where packets come in (dry run: 1).")
 @click.option(
-    "--count", type=click.IntRange(1), default=10, show_default=True, help="Packets to trace."
+    "--count", type=click.IntRange(1), metavar="N", help="Packets to trace as they come in (10)."
 )
 @click.option("--packet", metavar="FILE", help="Dry run of a packet of a capture file.")
-@click.option(
-    "--number", type=click.IntRange(1), default=1, metavar="N", help="Which packet of FILE (1)."
-)
+@click.option("--number", type=click.IntRange(1), metavar="N", help="Which packet of FILE (1).")
 @click.option("--scapy", metavar="PACKET", help='Dry run of a packet: "Ether()/IP()/TCP()".')
 @click.pass_obj
 def trace(
@@ -80,9 +80,9 @@ def trace(
     switch: str,
     match: str | None,
     port: int | None,
-    count: int,
+    count: int | None,
     packet: str | None,
-    number: int,
+    number: int | None,
     scapy: str | None,
 ) -> None:
     """Show the way of packets through SWITCH.
@@ -93,12 +93,15 @@ def trace(
     """
     if packet is not None and scapy is not None:
         raise UsageError("both --packet and --scapy are given; give one")
+    if packet is None and number is not None:
+        raise UsageError("--number chooses a packet of a capture file; give --packet FILE")
     if packet is None and scapy is None:
-        _watch(session, switch, match, port, count)
+        _watch(session, switch, match, port, count or 10)
         return
-    if match is not None:
-        raise UsageError("--match is for packets that come in, not for --packet and --scapy")
-    frame = of_capture(packet, number) if packet is not None else of_scapy(str(scapy))
+    for option, value in (("--match", match), ("--count", count)):
+        if value is not None:
+            raise UsageError(f"{option} is for packets that come in, not for --packet and --scapy")
+    frame = of_capture(packet, number or 1) if packet is not None else of_scapy(str(scapy))
     body = {"port": 1 if port is None else port, "frame": frame.hex()}
     answer = session.connection.request("POST", path("switches", switch, "dry-run"), body=body)
     _print(session, answer.json())
