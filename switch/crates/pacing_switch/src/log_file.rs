@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 
-use crate::say;
+use crate::say::say;
 
 /// Most older files.
 const OLDER_MAX: i64 = 1_000;

@@ -13,6 +13,7 @@ mod privileges;
 mod real_time;
 mod report;
 mod runtime_file;
+mod say;
 mod service_manager;
 mod tls;
 mod traces;
@@ -41,6 +42,7 @@ use privileges::Identity;
 use real_time::{Interface, RealTime};
 use report::Losses;
 use runtime_file::RuntimeFile;
+use say::say;
 use service_manager::Heartbeat;
 use switch::{Switch, SwitchConfig};
 use thrift_server::{ThriftConfig, ThriftLimits, ThriftServer};
@@ -125,11 +127,6 @@ fn start_log(options: &Options) -> anyhow::Result<()> {
         )
         .init();
     Ok(())
-}
-
-/// Writes to standard error. A closed standard error does not end the switch.
-fn say(text: &str) {
-    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 fn run(options: &Options, mut ignored: Vec<String>) -> anyhow::Result<()> {

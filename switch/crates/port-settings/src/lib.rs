@@ -6,6 +6,7 @@
 //! what it wrote.
 
 mod aqm;
+mod queue_number;
 mod queues;
 mod scheduler;
 pub mod units;

@@ -1,14 +1,13 @@
 //! The egress queues of a port, as `-i` gives them: `queues=8,scheduler=strict,q7.rate=10mbit`.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 
 use traffic_manager::{
     AqmConfig, BUFFER_SHARE_MAX_PPM, BUFFER_SHARE_ONE_PPM, Buffer, MaxRate, QUEUES_MAX,
     QueueConfig, QueueingConfig,
 };
 
+use crate::queue_number::queue_number;
 use crate::scheduler::scheduler;
 use crate::{aqm, units};
 
@@ -221,18 +220,6 @@ impl QueueOptions {
             of: self.of.clone(),
             ..strict
         }))
-    }
-}
-
-/// The queue that a word such as `q3` names; `None` if it names none.
-///
-/// # Errors
-/// The number has a sign or leading zeros: each queue has one name, so that no setting is given twice.
-pub(crate) fn queue_number<N: FromStr + fmt::Display>(word: &str) -> Result<Option<N>, String> {
-    let number: Option<N> = word.strip_prefix('q').and_then(|n| n.parse().ok());
-    match number.as_ref().map(|number| format!("q{number}")) {
-        Some(name) if name != word => Err(format!("'{word}': write {name}")),
-        _ => Ok(number),
     }
 }
 

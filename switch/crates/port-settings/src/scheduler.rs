@@ -5,7 +5,7 @@ use traffic_manager::{
     Below, DEPTH_MAX, Discipline, MaxRate, Scheduler, SchedulerChild, SchedulerNode,
 };
 
-use crate::queues::queue_number;
+use crate::queue_number::queue_number;
 use crate::units::{self, within_line};
 
 const NAMES: [(&str, Discipline); 3] = [

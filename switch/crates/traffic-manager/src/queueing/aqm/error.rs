@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{
+use super::limits::{
     AQM_TIME_MAX_NS, FLOWS_MAX, PROBABILITY_ONE_PPM, THRESHOLD_MAX_BYTES, WEIGHT_SHIFT_MAX,
 };
 

@@ -19,7 +19,7 @@ const BATCH_PACKETS: usize = 64;
 pub struct FqCodelConfig {
     /// CoDel of each flow.
     pub codel: CodelConfig,
-    /// Queues of flows, 1 to [`FLOWS_MAX`].
+    /// Queues of flows, 1 to [`FLOWS_MAX`](super::FLOWS_MAX).
     pub flows: u32,
     /// Bytes that a flow may send in a round, at least 1.
     pub quantum_bytes: u32,
@@ -27,9 +27,6 @@ pub struct FqCodelConfig {
     /// longest flow loses packets.
     pub limit_packets: u32,
 }
-
-/// Most queues of flows.
-pub const FLOWS_MAX: u32 = 65_536;
 
 /// The list in which a flow is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,6 +8,7 @@ mod codel;
 mod dualpi2;
 mod error;
 mod fq_codel;
+mod limits;
 mod packets;
 mod pi;
 mod pie;
@@ -18,7 +19,8 @@ mod verdict;
 pub use codel::CodelConfig;
 pub use dualpi2::DualPi2Config;
 pub use error::AqmError;
-pub use fq_codel::{FLOWS_MAX, FqCodelConfig};
+pub use fq_codel::FqCodelConfig;
+pub use limits::{AQM_TIME_MAX_NS, FLOWS_MAX};
 pub use pie::PieConfig;
 pub use red::{RedConfig, RedProfile};
 
@@ -27,20 +29,9 @@ pub(super) use fq_codel::FqCodel;
 pub(super) use verdict::{Arriving, Leaving, Verdict};
 
 use codel::Codel;
+use limits::{PROBABILITY_ONE_PPM, THRESHOLD_MAX_BYTES, WEIGHT_SHIFT_MAX};
 use pie::Pie;
 use red::Red;
-
-/// Longest target or interval, in nanoseconds.
-pub const AQM_TIME_MAX_NS: u64 = 10_000_000_000;
-
-/// A probability of 1, in millionths.
-const PROBABILITY_ONE_PPM: u32 = 1_000_000;
-
-/// Largest threshold of RED.
-const THRESHOLD_MAX_BYTES: u64 = u32::MAX as u64;
-
-/// RED's smallest weight is 2 to the power of minus this.
-const WEIGHT_SHIFT_MAX: u32 = 16;
 
 /// The algorithm of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
