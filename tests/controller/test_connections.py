@@ -108,6 +108,25 @@ def test_strangers_take_no_place_of_users(connections: Connections) -> None:
     assert connections.users == 0
 
 
+def test_a_connection_keeps_its_network_when_another_object_takes_its_place(
+    connections: Connections,
+) -> None:
+    silent, asking = Client("192.0.2.1"), Client("192.0.2.1")
+    connections.enter(silent)
+    connections.replace(silent, asking)
+    assert connections.strangers == 1
+    assert connections.admit(asking, "one") is None
+    assert (connections.strangers, connections.users) == (0, 1)
+
+
+def test_a_closed_connection_is_not_replaced(connections: Connections) -> None:
+    silent = Client("192.0.2.1")
+    connections.enter(silent)
+    connections.leave(silent)
+    connections.replace(silent, Client("192.0.2.1"))
+    assert connections.strangers == 0
+
+
 def test_an_idle_connection_makes_room_for_a_users_next_one(connections: Connections) -> None:
     for number in range(ONE_USER_MOST + 1):
         (one,) = entered(connections, "10.0.0.1")
@@ -286,6 +305,27 @@ SLOW = [
     (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /hea", "request-slow"),
 ]
 """The bytes that a client sends before it is silent, and the cause for closing its connection."""
+
+
+REQUEST = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def test_a_request_may_come_byte_by_byte(start_controller: Start) -> None:
+    with opened(start_controller().url, 1) as (client,):
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in REQUEST:
+            client.send(bytes([byte]))
+        assert client.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_silent_connection_does_not_delay_the_end(start_controller: Start) -> None:
+    controller = start_controller()
+    with opened(controller.url, 2) as (silent, asking):
+        # Connections are accepted in their order, so both are when the second one is answered.
+        asking.send(REQUEST)
+        assert asking.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+        assert controller.process.stop() == 0
+        assert silent.recv(1) == b""
 
 
 def test_who_is_slow_is_told_and_counted(start_controller: Start) -> None:

@@ -88,6 +88,17 @@ class Connections:
         self._strangers[connection] = network
         self._of_network.setdefault(network, {})[connection] = None
 
+    def replace(self, old: Connection, new: Connection) -> None:
+        """Give the place of a stranger's connection to another object for the same connection."""
+        network = self._strangers.pop(old, None)
+        if network is None:
+            # The connection is closed.
+            return
+        self._strangers[new] = network
+        same = self._of_network[network]
+        del same[old]
+        same[new] = None
+
     def admit(self, connection: Connection, user: str | None) -> str | None:
         """Make a connection a user's.
 

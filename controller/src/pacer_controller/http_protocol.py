@@ -2,13 +2,19 @@
 
 uvicorn closes connections that are idle between requests. It has no time limit for the first
 request, or for the header or body of a further one, and it counts connections only after the TLS
-handshake. So this class begins TLS itself, after it has counted the connection.
+handshake. So `SecuredProtocol` begins TLS itself, after it has counted the connection.
+
+uvicorn's protocol takes several times as long to make as a client takes to connect and to close the
+connection again. A client that does nothing else would fill the kernel's queue, and others would
+wait a second for their next attempt to connect. So a connection without TLS is a `SilentProtocol`
+until its first bytes arrive.
 """
 
 import asyncio
 import json
 import ssl
 import time
+from functools import lru_cache
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -36,27 +42,77 @@ _TITLES = {
 }
 
 
-class LimitedProtocol(HttpToolsProtocol):
-    """One connection (`connections.Connection`).
+class SilentProtocol(asyncio.Protocol):
+    """A connection that has sent nothing yet (`connections.Connection`).
 
     Args:
         connections: the connections of the server, with their limits.
-        tls: the TLS context; None: the connection does not use TLS.
         given: the arguments of uvicorn's protocol.
 
     """
 
-    def __init__(self, connections: Connections, tls: ssl.SSLContext | None, **given: Any) -> None:
+    busy = False
+
+    def __init__(self, connections: Connections, **given: Any) -> None:
+        self.address = ""
+        """The client's IP address."""
+        self.until_s = 0.0
+        """The monotonic deadline of the first request's header."""
+        self.transport: asyncio.Transport
+        self._connections = connections
+        self._given = given
+        self._opened: set[Any] = given["server_state"].connections
+
+    def overdue(self, now_s: float) -> str | None:
+        """Return the cause for which the connection is too slow; None: it is not too slow."""
+        return None if now_s < self.until_s else "connection-slow"
+
+    def end(self, cause: str) -> None:
+        """Close the connection; send an answer with the cause first."""
+        _refuse(self.transport, cause)
+
+    def shutdown(self) -> None:
+        """Close the connection, as uvicorn's server asks all of them when it ends."""
+        self.transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Add the connection to the limits."""
+        self.transport = cast(asyncio.Transport, transport)
+        self.address = _address(transport)
+        self.until_s = time.monotonic() + HEADER_S
+        self._opened.add(self)
+        self._connections.enter(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Remove the connection from the limits."""
+        self._opened.discard(self)
+        self._connections.leave(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Give the connection to uvicorn's protocol."""
+        if self.transport.is_closing():
+            return
+        self._opened.discard(self)
+        protocol = LimitedProtocol(self._connections, **self._given)
+        self.transport.set_protocol(protocol)
+        protocol.go_on(self)
+        protocol.data_received(data)
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """A connection that has sent its first bytes (`connections.Connection`).
+
+    Args:
+        connections: the connections of the server, with their limits.
+        given: the arguments of uvicorn's protocol.
+
+    """
+
+    def __init__(self, connections: Connections, **given: Any) -> None:
         super().__init__(**given)
         self.address = ""
         """The client's IP address."""
         self._connections = connections
-        self._tls = tls
-        self._accepted: asyncio.Transport | None = None
-        """The accepted transport, below TLS."""
-        self._handshake: asyncio.Task[None] | None = None
-        self._early: list[bytes] = []
-        """Data that arrived between the end of the handshake and the creation of `transport`."""
         self._lost = False
         self._first = True
         self._until_s: float | None = None
@@ -64,6 +120,12 @@ class LimitedProtocol(HttpToolsProtocol):
         self._now_s = 0.0
         self._in_header = True
         self._header_bytes = 0
+
+    def go_on(self, silent: SilentProtocol) -> None:
+        """Take the place of a connection's first protocol."""
+        self.address, self._until_s = silent.address, silent.until_s
+        self._connections.replace(silent, self)
+        super().connection_made(silent.transport)
 
     # ---- connections.Connection ----
 
@@ -83,56 +145,21 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def end(self, cause: str) -> None:
         """Close the connection; send an answer with the cause first, unless a request is busy."""
-        if self.transport is not None and not self.busy:
-            status = _STATUS.get(cause, 503)
-            self.transport.write(_answer(status, cause))
-        transport = self.transport or self._accepted
-        if transport is not None:
-            transport.abort()
+        if self.busy:
+            self.transport.abort()
+        else:
+            _refuse(self.transport, cause)
 
     # ---- asyncio.Protocol ----
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Add the connection to the limits, and begin TLS or HTTP."""
-        self._accepted = cast(asyncio.Transport, transport)
-        self.address = str((transport.get_extra_info("peername") or ("",))[0])
-        self._until_s = time.monotonic() + HEADER_S
-        self._connections.enter(self)
-        if self._tls is None:
-            super().connection_made(self._accepted)
-            return
-        self._accepted.pause_reading()
-        self._handshake = self.loop.create_task(self._secure(self._accepted, self._tls))
-
-    async def _secure(self, transport: asyncio.Transport, tls: ssl.SSLContext) -> None:
-        try:
-            # `overdue` ends a handshake that takes too long.
-            secured = await self.loop.start_tls(transport, self, tls, server_side=True)
-        except (OSError, TimeoutError):
-            self._connections.refusals.count("handshake")
-            self._connections.leave(self)
-            return
-        if secured is None or self._lost or transport.is_closing():
-            self._connections.leave(self)
-            return
-        super().connection_made(secured)
-        self._until_s = time.monotonic() + HEADER_S
-        early, self._early = self._early, []
-        for data in early:
-            self.data_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Remove the connection from the limits."""
         self._lost = True
         self._connections.leave(self)
-        if self.transport is not None:
-            super().connection_lost(exc)
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Process a part of a request."""
-        if self.transport is None:
-            self._early.append(data)
-            return
         if self._lost or self.transport.is_closing():
             return
         self._now_s = time.monotonic()
@@ -177,6 +204,86 @@ class LimitedProtocol(HttpToolsProtocol):
         return self._connections.admit(self, user)
 
 
+class SecuredProtocol(LimitedProtocol):
+    """A connection with TLS.
+
+    Args:
+        connections: the connections of the server, with their limits.
+        tls: the TLS context.
+        given: the arguments of uvicorn's protocol.
+
+    """
+
+    def __init__(self, connections: Connections, tls: ssl.SSLContext, **given: Any) -> None:
+        super().__init__(connections, **given)
+        self._tls = tls
+        self._accepted: asyncio.Transport
+        """The accepted transport, below TLS."""
+        self._handshake: asyncio.Task[None] | None = None
+        self._early: list[bytes] = []
+        """Data that arrived between the end of the handshake and the creation of `transport`."""
+
+    def end(self, cause: str) -> None:
+        """Close the connection, without an answer before the end of the handshake."""
+        if self.transport is None:
+            self._accepted.abort()
+        else:
+            super().end(cause)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Add the connection to the limits, and begin TLS."""
+        self._accepted = cast(asyncio.Transport, transport)
+        self.address = _address(transport)
+        self._until_s = time.monotonic() + HEADER_S
+        self._connections.enter(self)
+        self._accepted.pause_reading()
+        self._handshake = self.loop.create_task(self._secure(self._accepted))
+
+    async def _secure(self, transport: asyncio.Transport) -> None:
+        try:
+            # `overdue` ends a handshake that takes too long.
+            secured = await self.loop.start_tls(transport, self, self._tls, server_side=True)
+        except (OSError, TimeoutError):
+            self._connections.refusals.count("handshake")
+            self._connections.leave(self)
+            return
+        if secured is None or self._lost or transport.is_closing():
+            self._connections.leave(self)
+            return
+        super().connection_made(secured)
+        self._until_s = time.monotonic() + HEADER_S
+        early, self._early = self._early, []
+        for data in early:
+            self.data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Remove the connection from the limits."""
+        if self.transport is None:
+            self._lost = True
+            self._connections.leave(self)
+        else:
+            super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Process a part of a request."""
+        if self.transport is None:
+            self._early.append(data)
+        else:
+            super().data_received(data)
+
+
+def _address(transport: asyncio.BaseTransport) -> str:
+    """Return the client's IP address; empty: the client has gone."""
+    return str((transport.get_extra_info("peername") or ("",))[0])
+
+
+def _refuse(transport: asyncio.Transport, cause: str) -> None:
+    """Send an answer with the cause, and close the connection."""
+    transport.write(_answer(_STATUS.get(cause, 503), cause))
+    transport.abort()
+
+
+@lru_cache
 def _answer(status: int, cause: str) -> bytes:
     """Return a whole answer: problem details."""
     problem = Problem(status, cause, _TITLES[status], f"{CAUSES[cause]}; connect again")

@@ -27,7 +27,7 @@ import uvloop
 from pacer_controller import __version__, config, migrate, service_manager, token_command
 from pacer_controller.api import build
 from pacer_controller.connections import Connections
-from pacer_controller.http_protocol import IDLE_S, LimitedProtocol
+from pacer_controller.http_protocol import IDLE_S, SecuredProtocol, SilentProtocol
 from pacer_controller.option_files import check_authority, check_pair, secret
 from pacer_controller.problems import meant_of
 from pacer_controller.service import Service
@@ -326,7 +326,7 @@ def _loop_factory(arguments: argparse.Namespace) -> Callable[[], asyncio.Abstrac
     """Choose the event loop: that of uvloop is faster, and cannot begin TLS as this server does.
 
     uvloop reads from a connection even if its protocol has paused that in `connection_made`, so the
-    first message of a handshake can arrive before TLS begins (`LimitedProtocol`).
+    first message of a handshake can arrive before TLS begins (`SecuredProtocol`).
     """
     return asyncio.new_event_loop if arguments.tls_cert else uvloop.new_event_loop
 
@@ -358,8 +358,11 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
         application = build(
             service, users, [name], history=not arguments.no_history, connections=connections
         )
-        protocol = partial(
-            LimitedProtocol, connections, _tls_context(arguments.tls_cert, arguments.tls_key)
+        tls = _tls_context(arguments.tls_cert, arguments.tls_key)
+        protocol = (
+            partial(SilentProtocol, connections)
+            if tls is None
+            else partial(SecuredProtocol, connections, tls)
         )
         scheme = "https" if arguments.tls_cert else "http"
         host, port = listener.getsockname()[:2]
