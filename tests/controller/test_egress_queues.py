@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import yaml
 
-from controller_harness import TARGET, Controller, Network, Switch, eventually
+from controller_harness import TARGET, Controller, Network, Switch, eventually, free_port
 from pacer_controller import egress_queues
 from pacer_controller.cli.main import main as pacer
 from pacer_controller.egress_queues import EgressQueuesSpec
@@ -274,3 +274,13 @@ def check_commands(controller: Controller, capsys: pytest.CaptureFixture[str]) -
     assert (port["egress_queues"], port["desired"]) == (None, None)
     assert pacer(["--url", controller.url, "queue", "set", "s1", "2", "q0.rate=1mbit"]) == 2
     assert "give their number, queues=8" in capsys.readouterr().err
+
+
+def test_queues_of_a_switch_that_is_away_are_not_known(
+    start_controller: Callable[..., Controller], capsys: pytest.CaptureFixture[str]
+) -> None:
+    controller = start_controller("--switch", f"s1=127.0.0.1:{free_port()}")
+    assert pacer(["--url", controller.url, "queue", "show", "s1"]) == 2
+    said = capsys.readouterr().err
+    assert "s1' is unreachable" in said
+    assert "queues are not known" in said

@@ -117,8 +117,11 @@ def show(session: Session, switch: str, port: int | None) -> None:
         UsageError: there are none.
 
     """
-    found = rows(session.connection.get(path("switches", switch, "stats")), port)
+    measured = session.connection.get(path("switches", switch, "stats"))
+    found = rows(measured, port)
     if not found:
+        if measured.get("state") != "connected":
+            raise UsageError(f"switch {switch!r} is {render.state(measured)}: queues are not known")
         place = f"switch {switch!r}" if port is None else f"port {port} of switch {switch!r}"
         raise UsageError(
             f"{place} has no egress queues; on a pacing_switch, or Open vSwitch with the pacer, "
