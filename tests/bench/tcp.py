@@ -1,14 +1,16 @@
 """Measures TCP between two hosts with their offloads on, through pacing_switch and a kernel bridge.
 
-    tcp.py [--out FILE.json] [--rounds N] [--seconds S] [--switch NAME=BINARY]... [--only TEXT]
+    tcp.py [--out FILE.json] [--rounds N] [--seconds S] [--only TEXT]
+           [--switch NAME=BINARY]... [--packets NAME=BINARY]...
 
 The hosts are network namespaces, at the ends of veth pairs as the kernel makes them. Between them
 are a bridge of the kernel, router.p4, pacer.p4 without a class, and pacer.p4 with classes of 2 and
 5 Gbit/s, with and without a quantum. Each round reads every row once, so that what else the machine
 does meets all rows; the table has medians and ranges. Hosts and switch share all processors.
 
-`--switch` names further binaries of pacing_switch, to compare. In a network namespace of its own.
-Needs root and iperf3. The table goes beside FILE.json, as Markdown.
+`--switch` names further binaries of pacing_switch, to compare. The rows of those that `--packets`
+names are read with the hosts' offloads off, which older ones need. In a network namespace of its
+own. Needs root and iperf3. The table goes beside FILE.json, as Markdown.
 """
 
 from __future__ import annotations
@@ -112,7 +114,13 @@ def everywhere() -> str:
 
 def rows(switches: list[str]) -> list[Row]:
     """Every row of the table."""
-    found = [Row(BRIDGE), Row(BRIDGE, reverse=True), Row(BRIDGE, streams=8)]
+    bridge = [Row(BRIDGE), Row(BRIDGE, reverse=True), Row(BRIDGE, streams=8)]
+    return bridge + rows_of_switches(switches)
+
+
+def rows_of_switches(switches: list[str]) -> list[Row]:
+    """The rows of these switches."""
+    found: list[Row] = []
     for switch in switches:
         found += [
             Row(switch, "router.p4"),
@@ -282,6 +290,10 @@ def wait_for_ping(inside: list[str], other: Host) -> None:
             raise TcpError("the hosts do not reach each other")
 
 
+def _named(given: list[str]) -> dict[str, Path]:
+    return {name: Path(binary) for name, _, binary in (one.partition("=") for one in given)}
+
+
 def main() -> int:
     """Measure all rows and write the table; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -289,24 +301,31 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--switch", action="append", default=[], metavar="NAME=BINARY")
+    parser.add_argument("--packets", action="append", default=[], metavar="NAME=BINARY")
     parser.add_argument("--only", default="", help="rows whose name has this text")
     options = parser.parse_args()
     inside_status = run_inside()
     if inside_status is not None:
         return inside_status
-    binaries = {"pacing_switch": RELEASE / "pacing_switch"}
-    for named in options.switch:
-        name, _, binary = named.partition("=")
-        binaries[name] = Path(binary)
-    chosen = [row for row in rows(list(binaries)) if options.only in row.name]
-    readings: dict[Row, list[float]] = {row: [] for row in chosen}
+    binaries = {"pacing_switch": RELEASE / "pacing_switch"} | _named(options.switch)
+    of_packets = _named(options.packets)
+    chosen = {
+        True: [row for row in rows(list(binaries)) if options.only in row.name],
+        False: [row for row in rows_of_switches(list(of_packets)) if options.only in row.name],
+    }
+    readings: dict[Row, list[float]] = {row: [] for row in [*chosen[True], *chosen[False]]}
     _run("ip", "link", "set", "lo", "up")
-    with hosts() as inside:
-        for number_of_round in range(options.rounds):
-            for row in chosen:
-                found = read(row, inside, options.seconds, binaries)
-                readings[row].append(found)
-                print(f"{number_of_round + 1}: {row.name}: {found / 1e9:.2f} Gbit/s", flush=True)
+    for number_of_round in range(options.rounds):
+        for offloads, those in chosen.items():
+            if not those:
+                continue
+            with hosts(offloads=offloads) as inside:
+                for row in those:
+                    found = read(row, inside, options.seconds, binaries | of_packets)
+                    readings[row].append(found)
+                    print(
+                        f"{number_of_round + 1}: {row.name}: {found / 1e9:.2f} Gbit/s", flush=True
+                    )
     results: list[dict[str, Any]] = [
         {"row": row.name, "rate_bps": row.rate_bps, "readings_bps": each, "bps": median(each)}
         for row, each in readings.items()
