@@ -24,9 +24,10 @@ def _match(kind: str, bits: int, value: Any) -> str:
             number, length = (0, 0) if value is None else value
             # simple_switch counts the length from the byte in which the field begins, and takes
             # none greater than the field's width.
-            if length + -bits % 8 > bits:
+            counted = length + -bits % 8 if length else 0
+            if counted > bits:
                 raise UntranslatableError(f"a prefix of {length} of {bits} bits")
-            return f"{number}/{length + -bits % 8}"
+            return f"{number}/{counted}"
         case "ternary":
             if value is None:
                 return "0&&&0"

@@ -40,7 +40,7 @@ class EntryMaker:
             for parameter in action["runtime_data"]
         }
         tables = [table for pipeline in root["pipelines"] for table in pipeline["tables"]]
-        self._constant = {table["name"] for table in tables if table.get("entries")}
+        self._constant = {table["name"] for table in tables if "entries" in table}
         self._fixed = {
             table["name"]
             for table in tables

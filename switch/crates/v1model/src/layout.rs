@@ -443,6 +443,12 @@ impl Layout {
         Ok(found)
     }
 
+    /// The slot of a header's validity; metadata have none.
+    pub fn validity(&self, header: &str) -> LoadResult<Option<Slot>> {
+        let header = &self.headers[self.header_for_switch(header)?];
+        Ok((!header.metadata).then_some(header.base))
+    }
+
     /// Finds a field for the switch's own use.
     fn field_for_switch(&self, header: &str, field: &str) -> LoadResult<Field> {
         let h = &self.headers[self.header_for_switch(header)?];

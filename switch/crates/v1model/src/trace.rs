@@ -314,8 +314,9 @@ impl<'a> KeyValues<'a> {
         self.parts.iter().map(move |part| {
             let from = part.slot as usize;
             let words = phv.get(from..from + limbs(part.bits) as usize);
+            let valid = part.validity.is_none_or(|slot| phv[slot as usize] != 0);
             Value {
-                words: words.unwrap_or(&[]),
+                words: words.filter(|_| valid).unwrap_or(&[]),
                 mask: part.mask.as_deref(),
                 bits: part.bits,
             }

@@ -14,6 +14,7 @@ use crate::model;
 use crate::names::Names;
 use crate::profile::Profile;
 use crate::program::{END, Node};
+use crate::slot::Slot;
 use crate::table::{DirectMeter, KeyPart, Table, TableAction, TableSpec};
 use crate::wide::mask64;
 
@@ -241,7 +242,7 @@ fn key(layout: &Layout, t: &model::Table) -> LoadResult<(Vec<KeyField>, Vec<KeyP
         let mask = static_mask(k, field).at(named)?;
         info.mask = mask.as_deref().map(|mask| mask_of_entries(mask, info.bits));
         infos.push(info);
-        fields.push((field, mask));
+        fields.push((field, mask, validity(layout, k)?));
     }
     if infos.iter().filter(|f| f.kind == MatchKind::Lpm).count() > 1 {
         refuse!("has more than one lpm key");
@@ -252,9 +253,10 @@ fn key(layout: &Layout, t: &model::Table) -> LoadResult<(Vec<KeyField>, Vec<KeyP
         refuse!("key is wider than {MAX_KEY_WORDS} words");
     }
     let mut parts = Vec::new();
-    for ((info, (field, mask)), (word, shift)) in infos.iter().zip(fields).zip(places) {
+    for ((info, (field, mask, validity)), (word, shift)) in infos.iter().zip(fields).zip(places) {
         parts.push(KeyPart {
             slot: field.slot,
+            validity,
             bits: field.bits,
             kind: info.kind,
             word,
@@ -288,6 +290,18 @@ fn key_field(layout: &Layout, k: &model::TableKey) -> LoadResult<(KeyField, Fiel
         mask: None,
     };
     Ok((info, field))
+}
+
+/// [`KeyPart::validity`] of a key.
+fn validity(layout: &Layout, k: &model::TableKey) -> LoadResult<Option<Slot>> {
+    if k.match_type == "valid" {
+        return Ok(None);
+    }
+    let (header, field) = pair(&k.target)?;
+    if field == "$valid$" {
+        return Ok(None);
+    }
+    layout.validity(header)
 }
 
 /// The program's mask of a key's field, for packets.

@@ -104,6 +104,11 @@ impl Emitter<'_, '_> {
             if from.mask != u64::MAX {
                 value = self.b.ins().band_imm(value, from.mask.cast_signed());
             }
+            if let Some(validity) = from.validity {
+                let valid = self.word(validity)?;
+                let all_or_none = self.b.ins().ineg(valid);
+                value = self.b.ins().band(value, all_or_none);
+            }
             let value = self.shifted(value, from.shift);
             let word = words.get_mut(from.word as usize);
             let word = word.ok_or_else(|| Untranslated::missing("a word of a key"))?;

@@ -9,6 +9,8 @@ use crate::wide::limbs;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeyWord {
     pub slot: Slot,
+    /// As [`KeyPart::validity`].
+    pub validity: Option<Slot>,
     pub word: u32,
     pub shift: u32,
     pub mask: u64,
@@ -19,6 +21,7 @@ impl KeyWord {
     pub fn of(part: &KeyPart) -> impl Iterator<Item = Self> {
         (0..limbs(part.bits)).map(|limb| Self {
             slot: part.slot + limb,
+            validity: part.validity,
             word: part.word as u32 + limb,
             shift: part.shift,
             mask: match &part.mask {
@@ -35,6 +38,9 @@ impl KeyWord {
 pub(crate) struct KeyPart {
     /// Slot of the field.
     pub slot: Slot,
+    /// Slot of the validity, 0 or 1, of the field's header: a field of an invalid header is 0 in the key.
+    /// `None` for metadata, and for a key that is the validity itself.
+    pub validity: Option<Slot>,
     /// Width of the field.
     pub bits: u32,
     /// Its match kind.

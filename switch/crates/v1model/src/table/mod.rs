@@ -234,7 +234,9 @@ impl Table {
         let key = key.get_mut(..self.spec.key_words)?;
         key.fill(0);
         for from in &self.gather {
-            key[from.word as usize] |= (phv[from.slot as usize] & from.mask) << from.shift;
+            let valid = from.validity.map_or(1, |slot| phv[slot as usize]);
+            let value = phv[from.slot as usize] & from.mask & valid.wrapping_neg();
+            key[from.word as usize] |= value << from.shift;
         }
         Some(key)
     }
