@@ -1,6 +1,6 @@
 """Measures the effect of a flood of unauthorised clients on a paced class and on its controller.
 
-    flood.py [--out FILE.json] [--seconds S] [--rounds N]
+    flood.py [--out FILE.json] [--seconds S] [--rounds N] [--only PORT]
 
 A class of pacing_switch is paced at 500 Mbit/s, and a controller changes the rate of another class
 20 times a second. A client of another user, without a token, asks for all it can: at the switch's
@@ -50,6 +50,8 @@ RATE_BPS = 500_000_000
 CHANGES_PER_S = 20
 TIMEOUT_S = 10.0
 CLIENT = ROOT / "tests" / "cli" / "flood_client.py"
+FLOODED = ("p4runtime", "thrift", "notifications", "rest")
+"""The ports, in their order."""
 
 
 class Changes:
@@ -202,6 +204,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "flood.json")
     parser.add_argument("--seconds", type=float, default=10.0, help="length of each reading")
     parser.add_argument("--rounds", type=int, default=6, help="pairs of readings for each port")
+    parser.add_argument("--only", choices=FLOODED, help="flood this port only")
     options = parser.parse_args()
     if (status := run_inside()) is not None:
         return status
@@ -215,7 +218,8 @@ def main() -> int:
     ):
         rows = [
             row(flooded, options, address, controller, token)
-            for flooded in ("p4runtime", "thrift", "notifications", "rest")
+            for flooded in FLOODED
+            if options.only in (None, flooded)
         ]
     table = markdown("flood", rows)
     print(table)
