@@ -1,16 +1,17 @@
 """Measures TCP between two hosts with their offloads on, through pacing_switch and a kernel bridge.
 
     tcp.py [--out FILE.json] [--rounds N] [--seconds S] [--only TEXT]
-           [--switch NAME=BINARY]... [--packets NAME=BINARY]...
+           [--switch NAME=BINARY]... [--packets NAME=CHECKOUT]...
 
 The hosts are network namespaces, at the ends of veth pairs as the kernel makes them. Between them
 are a bridge of the kernel, router.p4, pacer.p4 without a class, and pacer.p4 with classes of 2 and
 5 Gbit/s, with and without a quantum. Each round reads every row once, so that what else the machine
 does meets all rows; the table has medians and ranges. Hosts and switch share all processors.
 
-`--switch` names further binaries of pacing_switch, to compare. The rows of those that `--packets`
-names are read with the hosts' offloads off, which older ones need. In a network namespace of its
-own. Needs root and iperf3. The table goes beside FILE.json, as Markdown.
+`--switch` names further binaries of pacing_switch, to compare. `--packets` names checkouts of older
+versions, with their release build. They need the hosts' offloads off, and have their own pacer.p4,
+without a class. In a network namespace of its own. Needs root and iperf3. The table goes beside
+FILE.json, as Markdown.
 """
 
 from __future__ import annotations
@@ -103,6 +104,10 @@ class Row:
         return " ".join(filter(None, words))
 
 
+BINARY = "switch/target/release/pacing_switch"
+COMPILED = PACER.relative_to(ROOT)
+"""Both in a checkout."""
+
 PORTS = tuple((host.port, host.device) for host in HOSTS)
 BRIDGE = "bridge"
 
@@ -118,17 +123,18 @@ def rows(switches: list[str]) -> list[Row]:
     return bridge + rows_of_switches(switches)
 
 
+def unpaced(switches: list[str]) -> list[Row]:
+    """The rows of these switches with pacer.p4 and no class."""
+    kinds = [{}, {"reverse": True}, {"streams": 8}]
+    return [Row(switch, "pacer.p4", **kind) for switch in switches for kind in kinds]
+
+
 def rows_of_switches(switches: list[str]) -> list[Row]:
     """The rows of these switches."""
     found: list[Row] = []
     for switch in switches:
-        found += [
-            Row(switch, "router.p4"),
-            Row(switch, "pacer.p4"),
-            Row(switch, "pacer.p4", reverse=True),
-            Row(switch, "pacer.p4", streams=8),
-            Row(switch, "pacer.p4", 2_000_000_000),
-        ]
+        found += [Row(switch, "router.p4"), *unpaced([switch])]
+        found.append(Row(switch, "pacer.p4", 2_000_000_000))
         found += [
             Row(switch, "pacer.p4", 5_000_000_000, quantum_bytes)
             for quantum_bytes in (0, 6_072, 16_384, 65_536)
@@ -179,6 +185,7 @@ def hosts(of: Hosts = HOSTS, *, offloads: bool = True) -> Iterator[list[list[str
         server = subprocess.Popen([*entered[1], "iperf3", "--server"], stdout=subprocess.DEVNULL)
         ending.callback(server.wait)
         ending.callback(server.kill)
+        wait_for_server(entered[1])
         yield entered
 
 
@@ -227,18 +234,30 @@ def pace(row: Row) -> Callable[[Client], None]:
     return functools.partial(install_class, entry=entry)
 
 
-def read(row: Row, inside: list[list[str]], seconds: float, binaries: dict[str, Path]) -> float:
-    """Return the goodput of a row in bit/s."""
+def read(
+    row: Row,
+    inside: list[list[str]],
+    seconds: float,
+    binaries: dict[str, Path],
+    of_packets: dict[str, Path],
+) -> float:
+    """Return the goodput of a row in bit/s.
+
+    `binaries` and `of_packets`: as `--switch` and `--packets` name them.
+    """
     with ExitStack() as between:
         if row.target == BRIDGE:
             between.enter_context(kernel_bridge(PORTS))
         else:
             routes = row.program == "router.p4"
-            folder, program = (ROUTER, "router") if routes else (PACER / "pacing_switch", "pacer")
+            compiled = of_packets[row.target] / COMPILED if row.target in of_packets else PACER
+            folder, program = (
+                (ROUTER, "router") if routes else (compiled / "pacing_switch", "pacer")
+            )
             entries: list[Callable[[Client], None]] = [route if routes else forward]
             if row.rate_bps:
                 entries.append(pace(row))
-            binary = binaries[row.target]
+            binary = (binaries | {n: c / BINARY for n, c in of_packets.items()})[row.target]
             between.enter_context(
                 p4_switch(
                     "pacing_switch",
@@ -281,6 +300,15 @@ def goodput_bps(
     return float(said["end"]["sum_received"]["bits_per_second"])
 
 
+def wait_for_server(inside: list[str]) -> None:
+    """Return when iperf3's server listens."""
+    limit_s = time.monotonic() + READY_S
+    command = [*inside, "ss", "--no-header", "--listening", "--tcp", "sport = :5201"]
+    while not subprocess.run(command, stdout=subprocess.PIPE).stdout:
+        if time.monotonic() > limit_s:
+            raise TcpError("iperf3's server does not listen")
+
+
 def wait_for_ping(inside: list[str], other: Host) -> None:
     """Return when the other host answers."""
     limit_s = time.monotonic() + READY_S
@@ -301,7 +329,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--switch", action="append", default=[], metavar="NAME=BINARY")
-    parser.add_argument("--packets", action="append", default=[], metavar="NAME=BINARY")
+    parser.add_argument("--packets", action="append", default=[], metavar="NAME=CHECKOUT")
     parser.add_argument("--only", default="", help="rows whose name has this text")
     options = parser.parse_args()
     inside_status = run_inside()
@@ -311,7 +339,7 @@ def main() -> int:
     of_packets = _named(options.packets)
     chosen = {
         True: [row for row in rows(list(binaries)) if options.only in row.name],
-        False: [row for row in rows_of_switches(list(of_packets)) if options.only in row.name],
+        False: [row for row in unpaced(list(of_packets)) if options.only in row.name],
     }
     readings: dict[Row, list[float]] = {row: [] for row in [*chosen[True], *chosen[False]]}
     _run("ip", "link", "set", "lo", "up")
@@ -321,7 +349,7 @@ def main() -> int:
                 continue
             with hosts(offloads=offloads) as inside:
                 for row in those:
-                    found = read(row, inside, options.seconds, binaries | of_packets)
+                    found = read(row, inside, options.seconds, binaries, of_packets)
                     readings[row].append(found)
                     print(
                         f"{number_of_round + 1}: {row.name}: {found / 1e9:.2f} Gbit/s", flush=True
