@@ -48,9 +48,8 @@ bottleneck=500mbit (gtrcnet)"""
 ACCEPTED_TOGETHER = 16
 """Most connections that are accepted at a time, before requests are handled again."""
 
-WAITING_MOST = 4096
-"""Most connections that wait to be accepted; the kernel takes at most `net.core.somaxconn`. A client
-that only connects fills 1,024 places while another process has the processor for 20 ms."""
+WAITING_MOST = 1024
+"""Most connections that wait to be accepted."""
 
 SILENT_MS = 60_000
 """Longest time for which sent data may stay unacknowledged, in milliseconds (TCP_USER_TIMEOUT)."""
