@@ -125,7 +125,7 @@ def rows(switches: list[str]) -> list[Row]:
 
 def unpaced(switches: list[str]) -> list[Row]:
     """The rows of these switches with pacer.p4 and no class."""
-    kinds = [{}, {"reverse": True}, {"streams": 8}]
+    kinds: list[dict[str, Any]] = [{}, {"reverse": True}, {"streams": 8}]
     return [Row(switch, "pacer.p4", **kind) for switch in switches for kind in kinds]
 
 
