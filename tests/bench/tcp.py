@@ -302,20 +302,24 @@ def goodput_bps(
 
 def wait_for_server(inside: list[str]) -> None:
     """Return when iperf3's server listens."""
-    limit_s = time.monotonic() + READY_S
     command = [*inside, "ss", "--no-header", "--listening", "--tcp", "sport = :5201"]
-    while not subprocess.run(command, stdout=subprocess.PIPE).stdout:
-        if time.monotonic() > limit_s:
-            raise TcpError("iperf3's server does not listen")
+    _wait(lambda: bool(subprocess.check_output(command)), "iperf3's server does not listen")
 
 
 def wait_for_ping(inside: list[str], other: Host) -> None:
     """Return when the other host answers."""
-    limit_s = time.monotonic() + READY_S
     command = [*inside, "ping", "-q", "-c", "1", "-W", "1", other.address]
-    while subprocess.run(command, stdout=subprocess.DEVNULL).returncode != 0:
+    _wait(
+        lambda: subprocess.run(command, stdout=subprocess.DEVNULL).returncode == 0,
+        "the hosts do not reach each other",
+    )
+
+
+def _wait(ready: Callable[[], bool], otherwise: str) -> None:
+    limit_s = time.monotonic() + READY_S
+    while not ready():
         if time.monotonic() > limit_s:
-            raise TcpError("the hosts do not reach each other")
+            raise TcpError(otherwise)
 
 
 def _named(given: list[str]) -> dict[str, Path]:

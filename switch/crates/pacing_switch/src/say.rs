@@ -1,4 +1,4 @@
-//! What the program says on standard error beside its log.
+//! Messages of the program on standard error, beside its log.
 
 use std::io::Write;
 
