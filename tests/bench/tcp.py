@@ -104,9 +104,20 @@ class Row:
         return " ".join(filter(None, words))
 
 
-BINARY = "switch/target/release/pacing_switch"
-COMPILED = PACER.relative_to(ROOT)
-"""Both in a checkout."""
+@dataclass(frozen=True)
+class Build:
+    """A binary of pacing_switch, and the folder with pacer.p4 compiled for it."""
+
+    binary: Path = RELEASE / "pacing_switch"
+    compiled: Path = PACER / "pacing_switch"
+
+    @classmethod
+    def of_checkout(cls, checkout: Path) -> Build:
+        """The release build and the programs of another checkout."""
+        return cls(
+            checkout / cls.binary.relative_to(ROOT), checkout / cls.compiled.relative_to(ROOT)
+        )
+
 
 PORTS = tuple((host.port, host.device) for host in HOSTS)
 BRIDGE = "bridge"
@@ -117,21 +128,15 @@ def everywhere() -> str:
     return f"0-{(os.cpu_count() or 1) - 1}"
 
 
-def rows(switches: list[str]) -> list[Row]:
-    """Every row of the table."""
-    bridge = [Row(BRIDGE), Row(BRIDGE, reverse=True), Row(BRIDGE, streams=8)]
-    return bridge + rows_of_switches(switches)
-
-
 def unpaced(switches: list[str]) -> list[Row]:
     """The rows of these switches with pacer.p4 and no class."""
     kinds: list[dict[str, Any]] = [{}, {"reverse": True}, {"streams": 8}]
     return [Row(switch, "pacer.p4", **kind) for switch in switches for kind in kinds]
 
 
-def rows_of_switches(switches: list[str]) -> list[Row]:
-    """The rows of these switches."""
-    found: list[Row] = []
+def rows(switches: list[str]) -> list[Row]:
+    """Every row of the table."""
+    found = [Row(BRIDGE), Row(BRIDGE, reverse=True), Row(BRIDGE, streams=8)]
     for switch in switches:
         found += [Row(switch, "router.p4"), *unpaced([switch])]
         found.append(Row(switch, "pacer.p4", 2_000_000_000))
@@ -234,30 +239,18 @@ def pace(row: Row) -> Callable[[Client], None]:
     return functools.partial(install_class, entry=entry)
 
 
-def read(
-    row: Row,
-    inside: list[list[str]],
-    seconds: float,
-    binaries: dict[str, Path],
-    of_packets: dict[str, Path],
-) -> float:
-    """Return the goodput of a row in bit/s.
-
-    `binaries` and `of_packets`: as `--switch` and `--packets` name them.
-    """
+def read(row: Row, inside: list[list[str]], seconds: float, builds: dict[str, Build]) -> float:
+    """Return the goodput of a row in bit/s."""
     with ExitStack() as between:
         if row.target == BRIDGE:
             between.enter_context(kernel_bridge(PORTS))
         else:
             routes = row.program == "router.p4"
-            compiled = of_packets[row.target] / COMPILED if row.target in of_packets else PACER
-            folder, program = (
-                (ROUTER, "router") if routes else (compiled / "pacing_switch", "pacer")
-            )
+            build = builds[row.target]
+            folder, program = (ROUTER, "router") if routes else (build.compiled, "pacer")
             entries: list[Callable[[Client], None]] = [route if routes else forward]
             if row.rate_bps:
                 entries.append(pace(row))
-            binary = (binaries | {n: c / BINARY for n, c in of_packets.items()})[row.target]
             between.enter_context(
                 p4_switch(
                     "pacing_switch",
@@ -265,7 +258,7 @@ def read(
                     program,
                     *entries,
                     ports=PORTS,
-                    binary=binary,
+                    binary=build.binary,
                     cpus=everywhere(),
                 )
             )
@@ -323,7 +316,7 @@ def _wait(ready: Callable[[], bool], otherwise: str) -> None:
 
 
 def _named(given: list[str]) -> dict[str, Path]:
-    return {name: Path(binary) for name, _, binary in (one.partition("=") for one in given)}
+    return {name: Path(path) for name, _, path in (one.partition("=") for one in given)}
 
 
 def main() -> int:
@@ -339,10 +332,11 @@ def main() -> int:
     inside_status = run_inside()
     if inside_status is not None:
         return inside_status
-    binaries = {"pacing_switch": RELEASE / "pacing_switch"} | _named(options.switch)
-    of_packets = _named(options.packets)
+    whole = {"pacing_switch": Build()}
+    whole |= {name: Build(binary) for name, binary in _named(options.switch).items()}
+    of_packets = {name: Build.of_checkout(of) for name, of in _named(options.packets).items()}
     chosen = {
-        True: [row for row in rows(list(binaries)) if options.only in row.name],
+        True: [row for row in rows(list(whole)) if options.only in row.name],
         False: [row for row in unpaced(list(of_packets)) if options.only in row.name],
     }
     readings: dict[Row, list[float]] = {row: [] for row in [*chosen[True], *chosen[False]]}
@@ -353,7 +347,7 @@ def main() -> int:
                 continue
             with hosts(offloads=offloads) as inside:
                 for row in those:
-                    found = read(row, inside, options.seconds, binaries, of_packets)
+                    found = read(row, inside, options.seconds, whole | of_packets)
                     readings[row].append(found)
                     print(
                         f"{number_of_round + 1}: {row.name}: {found / 1e9:.2f} Gbit/s", flush=True
