@@ -50,7 +50,6 @@ sys.path.insert(0, str(ROOT / "tests" / "virtual"))
 from p4runtime_client import Client
 from pacer_entries import paced_class, timer_class
 
-ALLOWANCE_BYTES = 16_384
 LIMIT_BYTES = 4 << 20
 READY_S = 30.0
 CONNECT_S = 5.0
@@ -86,6 +85,7 @@ class Row:
     program: str = ""
     rate_bps: int = 0
     quantum_bytes: int = 0
+    allowance_bytes: int = 16_384
     streams: int = 1
     reverse: bool = False
 
@@ -97,6 +97,8 @@ class Row:
             words.append(f"{self.rate_bps / 1e9:g} Gbit/s")
         if self.quantum_bytes:
             words.append(f"quantum {self.quantum_bytes}")
+        if self.rate_bps and self.allowance_bytes != Row.allowance_bytes:
+            words.append(f"allowance {self.allowance_bytes}")
         if self.streams > 1:
             words.append(f"{self.streams} streams")
         if self.reverse:
@@ -139,7 +141,10 @@ def rows(switches: list[str]) -> list[Row]:
     found = [Row(BRIDGE), Row(BRIDGE, reverse=True), Row(BRIDGE, streams=8)]
     for switch in switches:
         found += [Row(switch, "router.p4"), *unpaced([switch])]
-        found.append(Row(switch, "pacer.p4", 2_000_000_000))
+        found += [
+            Row(switch, "pacer.p4", 2_000_000_000, allowance_bytes=allowance_bytes)
+            for allowance_bytes in (Row.allowance_bytes, 65_536)
+        ]
         found += [
             Row(switch, "pacer.p4", 5_000_000_000, quantum_bytes)
             for quantum_bytes in (0, 6_072, 16_384, 65_536)
@@ -230,7 +235,7 @@ def route(client: Client) -> None:
 
 def pace(row: Row) -> Callable[[Client], None]:
     """Packets of the first host belong to a class with the row's rate."""
-    allowance_ns = ALLOWANCE_BYTES * 8_000_000_000 // row.rate_bps
+    allowance_ns = row.allowance_bytes * 8_000_000_000 // row.rate_bps
     if row.quantum_bytes:
         tick_ns = row.quantum_bytes * 8_000_000_000 // row.rate_bps
         entry = timer_class(1, row.rate_bps, tick_ns, LIMIT_BYTES, allowance_ns)
