@@ -260,6 +260,23 @@ def test_a_lease_that_has_ended_is_begun_anew(members: Members) -> None:
     asyncio.run(run())
 
 
+def test_a_key_that_is_deleted_in_a_gap_of_the_watch_is_no_right_to_write(members: Members) -> None:
+    async def run() -> None:
+        async with controller(members, "s1") as store:
+            tenure = store.tenure("s1")
+            await until_held(tenure)
+            before = await tenure.bid()
+            await store.watch.stop()
+            await store._client.transact([], [etcd.delete(f"{store._prefix}leases/s1")])
+            assert tenure.held
+            await store.mirror.load_again()
+            assert not tenure.held
+            await until_held(tenure)
+            assert await tenure.bid() > before
+
+    asyncio.run(run())
+
+
 def test_a_late_put_does_not_stay(members: Members) -> None:
     """A member that was stopped makes a put long after it was given up."""
 

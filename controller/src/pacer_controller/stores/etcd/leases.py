@@ -273,7 +273,7 @@ class Leases:
         """
         self._record(what, name, value_of(what, kv), kv.mod_revision)
 
-    def put_all(self, keys: Sequence[Leased]) -> None:
+    def put_all(self, keys: Sequence[Leased], revision: int) -> None:
         """Record all keys, read at one revision, in place of what was known."""
         self.members.clear()
         self.holders.clear()
@@ -284,6 +284,9 @@ class Leases:
         self._own.clear()
         for one in keys:
             self._record(*one)
+        for switch, put in list(self._mine.items()):
+            if put <= revision and self.holders.get(switch) != self.name:
+                self._drop(switch)
 
     def _record(self, what: str, name: str, value: Any, revision: int) -> None:
         self._note_moved(what, name, revision)

@@ -88,7 +88,7 @@ class Mirror:
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 raise ValueError(f"{kv.key.decode()} is not understood: {error!r}") from None
         # Nothing can fail from here on.
-        self._leases.put_all(leased)
+        self._leases.put_all(leased, revision)
         self.sets, self.root = new.sets, new.root
         self.events, self.event_keys = new.events, new.event_keys
         self.events_kept = new.events_kept
