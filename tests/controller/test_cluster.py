@@ -22,6 +22,7 @@ from test_live import entries_of
 
 from controller_harness import Controller, Network, Switch, eventually
 from pacer_controller import rates
+from pacer_controller.cli import render
 
 pytestmark = pytest.mark.skipif(MISSING, reason="not run: no etcd (Debian's etcd-server)")
 
@@ -123,6 +124,12 @@ def test_any_controller_takes_changes_and_one_writes(
         for one in three
     ]
     assert lists[0] == lists[1] == lists[2] == sorted(lists[0])
+    # A switch may connect to several, so its events say to which.
+    found = three[0].get("/v1/events?kind=switch-state&limit=100")["events"]
+    told = {one["data"]["controller"]: one for one in found if one["data"]["to"] == "connected"}
+    driver = three[0].get("/v1/store")["driven"]["s1"]
+    text = f"switch s1 is connected  (controller {driver})"
+    assert render.event(told[driver]).plain.endswith(text)
 
 
 def test_controllers_change_one_switch_side_by_side(

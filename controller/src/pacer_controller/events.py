@@ -74,7 +74,10 @@ class EventLog:
         if len(self._waiting) >= WAITING_MOST:
             self.dropped += 1
             return
-        self._waiting.append(draft(kind, switch, message, data or {}))
+        data, controller = data or {}, self._store.controller
+        if controller is not None:
+            data = {**data, "controller": controller}
+        self._waiting.append(draft(kind, switch, message, data))
         if self._storing is None:
             self._storing = asyncio.create_task(self._store_waiting(), name="events")
 

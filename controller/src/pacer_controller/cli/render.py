@@ -542,6 +542,8 @@ def event(view: View) -> Text:
     text = Text.assemble((clock, "dim"), "  ", (f"{kind:<12}", style.get(kind, "")), "  ")
     text.append(str(view.get("message", "")))
     data = view.get("data") or {}
+    if data.get("controller"):
+        text.append(f"  (controller {data['controller']})", "dim")
     user, actor = data.get("user"), data.get("actor")
     if user or actor:
         text.append(f"  by {user or actor}", "dim")

@@ -144,6 +144,10 @@ class Store(Protocol):
         """Whether other controllers may use it at the same time."""
 
     @property
+    def controller(self) -> str | None:
+        """The name of this controller in a store that others may use; None: nobody else may."""
+
+    @property
     def broken(self) -> str | None:
         """The error after which the store refuses all writes until a restart; None: none."""
 

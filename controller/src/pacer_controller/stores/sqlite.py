@@ -125,6 +125,10 @@ class SqliteStore:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
 
     @property
+    def controller(self) -> None:
+        """None: no other controller may use it (`base.Store.controller`)."""
+
+    @property
     def name(self) -> str:
         """The store's name in messages (`base.Store.name`)."""
         return f"state file {self._path}"
@@ -414,7 +418,7 @@ class SqliteStore:
         return {
             "kind": "sqlite",
             "epoch": self._epoch,
-            "controller": None,
+            "controller": self.controller,
             "controllers": [],
             "driven": None,
         }

@@ -85,6 +85,11 @@ class EtcdStore:
         self._background: set[asyncio.Task[None]] = set()
 
     @property
+    def controller(self) -> str:
+        """The name of this controller (`base.Store.controller`)."""
+        return self.leases.name
+
+    @property
     def name(self) -> str:
         """The store's name in messages (`base.Store.name`)."""
         return f"etcd at {self._endpoints}{self._prefix.rstrip('/')}"
@@ -334,7 +339,7 @@ class EtcdStore:
         return {
             "kind": "etcd",
             "epoch": self.leases.epoch[0],
-            "controller": self.leases.name,
+            "controller": self.controller,
             "controllers": sorted(self.leases.members),
             "driven": dict(sorted(self.leases.holders.items())),
         }
