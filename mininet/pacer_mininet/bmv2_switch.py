@@ -45,12 +45,11 @@ class BMv2PacerSwitch(P4RuntimeSwitch):
 
     def port_option(self, interface: Intf) -> str:
         """Return `PORT@IFACE` for an interface; ValueError if it has a parameter of a port."""
-        for key in PacingSwitch.port_keys:
-            if interface.params.get(key) is not None:
-                raise ValueError(
-                    f"{interface.name}: {key}: BMv2's ports have no such setting; "
-                    "set it at the other end of the link, at a PacingSwitch"
-                )
+        for key in PacingSwitch.settings_of(interface):
+            raise ValueError(
+                f"{interface.name}: {key}: BMv2's ports have no such setting; "
+                "set it at the other end of the link, at a PacingSwitch"
+            )
         return f"{self.ports[interface]}@{interface.name}"
 
     def start(self, controllers: Sequence[Controller]) -> None:

@@ -9,6 +9,8 @@ FIFO and delay of the wire, from parameters of the interface:
 so no netem, no other kernel module, and no `TCLink` is needed.
 """
 
+import re
+import shlex
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -40,6 +42,12 @@ def _ring(value: object) -> None:
         raise ValueError(f"{value!r} is not {RING_FRAMES_MIN} to {RING_FRAMES_MAX} frames")
 
 
+def _any(value: object) -> None:
+    """Raise ValueError if the value has a comma, which would begin another setting."""
+    if "," in str(value):
+        raise ValueError(f"{value!r} has a comma")
+
+
 def _one_of(names: tuple[str, ...]) -> Callable[[object], None]:
     """Return a function that raises ValueError for any other value than these names."""
 
@@ -58,12 +66,14 @@ class PacingSwitch(P4RuntimeSwitch):
     `bottleneck` (rate of the virtual bottleneck that measures); `by_request` (whether a request
     adds it to the controller, so that another one may change its bottleneck); `spin` (how long
     before a departure the process stops sleeping); `realtime` (whether its pacing thread has a
-    real-time scheduling class: `auto`, `on`, `off`); `log_dir`. Parameters of each of its
+    real-time scheduling class: `auto`, `on`, `off`); `options` (further options of the process, as
+    on a command line: `--thrift-port 9090`); `log_dir`. Parameters of each of its
     interfaces (`params1`/`params2` of `addLink`): `rate`, `counts` (`layer2` or `wire`), `fifo`,
     `delay`, `gaps` (`accounted` or `pause-frames`), `departures` (`switch`, or `kernel`: the
-    interface gets the queueing discipline fq), `ring` (frames that the receive ring holds). They
-    mean the same as on pacing_switch's command line and have its defaults. Hosts leave their
-    offloads on.
+    interface gets the queueing discipline fq), `ring` (frames that the receive ring holds),
+    `offload`, and those of egress queues: `queues`, `scheduler`, `buffer`, `aqm`, `q7.rate` and so
+    on. They mean the same as on pacing_switch's command line and have its defaults. Hosts leave
+    their offloads on.
 
     Errors: MissingError when the binary or a tool is not installed, ValueError for a parameter out
     of range, NodeError when the process does not start.
@@ -79,7 +89,11 @@ class PacingSwitch(P4RuntimeSwitch):
         "gaps": _one_of(GAPS),
         "departures": _one_of(DEPARTURES),
         "ring": _ring,
+        "offload": _one_of(("on", "off")),
+        **dict.fromkeys(("queues", "scheduler", "buffer", "aqm"), _any),
     }
+    queue_key = re.compile(r"q\d+\.[a-z]+")
+    """The settings of one queue. The process checks them and those of all queues."""
 
     def __init__(
         self,
@@ -88,6 +102,7 @@ class PacingSwitch(P4RuntimeSwitch):
         bottleneck: str | None = None,
         spin: str | None = None,
         realtime: str = "auto",
+        options: str = "",
         by_request: bool = False,
         **params: Any,
     ) -> None:
@@ -101,16 +116,21 @@ class PacingSwitch(P4RuntimeSwitch):
         # In the lab time stands still while a process spins, and nothing is ever late.
         self.spin = "0ns" if in_lab() else spin
         self.realtime = realtime
+        self.options = shlex.split(options)
+
+    @classmethod
+    def settings_of(cls, interface: Intf) -> dict[str, object]:
+        """Return those parameters of an interface that are settings of a port, by their keys."""
+        keys = [*cls.port_keys, *sorted(filter(cls.queue_key.fullmatch, interface.params))]
+        values = {key: interface.params.get(key) for key in keys}
+        return {key: value for key, value in values.items() if value is not None}
 
     def port_option(self, interface: Intf) -> str:
         """Return `PORT@IFACE,key=value...` for an interface; ValueError for a bad parameter."""
         words = [f"{self.ports[interface]}@{interface.name}"]
-        for key, parse in self.port_keys.items():
-            value = interface.params.get(key)
-            if value is None:
-                continue
+        for key, value in self.settings_of(interface).items():
             try:
-                parse(value)
+                self.port_keys.get(key, _any)(value)
             except ValueError as error:
                 raise ValueError(f"{interface.name}: {key}: {error}") from None
             words.append(f"{key}={value}")
@@ -128,6 +148,7 @@ class PacingSwitch(P4RuntimeSwitch):
             command += ["--realtime", self.realtime]
         if self.spin is not None:
             command += ["--spin", self.spin]
+        command += self.options
         for interface in interfaces:
             command += ["-i", self.port_option(interface)]
             if interface.params.get("departures") == "kernel":

@@ -3,6 +3,7 @@
 Its clean-up kills processes of the whole machine by name and empties /tmp.
 """
 
+import json
 import os
 import runpy
 import subprocess
@@ -212,6 +213,54 @@ def test_mn_names_a_wrong_real_time_setting(tmp_path: Path) -> None:
     need_parts()
     ended = mn(tmp_path, "--topo", "single,2", "--switch", "pacing,realtime=1")
     check(ended, "*** s1: realtime 1 is not one of auto, on, off")
+
+
+QUEUED = """
+from mininet.topo import Topo
+
+class Queued(Topo):
+    def build(self):
+        h1, h2, s1 = self.addHost("h1"), self.addHost("h2"), self.addSwitch("s1")
+        settings = {"rate": "100mbit", "queues": 2, "scheduler": "drr:3:1", "q1.rate": "10mbit"}
+        self.addLink(h1, s1)
+        self.addLink(s1, h2, params1=settings)
+
+def show(net):
+    net.pingAll()
+    ports = net.controllers[0].rest.get("switches", "s1", "stats")["ports"]
+    print("queues:", *(len(port["statistics"]["queues"]) for port in ports))
+
+topos, tests = {"queued": Queued}, {"queued": show}
+"""
+
+
+def test_a_link_has_egress_queues_and_a_switch_further_options(tmp_path: Path) -> None:
+    need_parts()
+    custom, traces = tmp_path / "queued.py", tmp_path / "s1.json"
+    custom.write_text(QUEUED)
+    options = ("--custom", str(custom), "--topo", "queued", "--test", "queued", "--wait")
+    switch = ("--controller", "pacer", "--switch", f"pacing,options=--packet-trace {traces}")
+    ended = mn(tmp_path, *options, *switch)
+    output = ended.stdout + ended.stderr
+    assert "queues: 0 2" in output
+    assert ended.returncode == 0, output
+    assert json.loads(traces.read_text().splitlines()[0])
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ('"ring": 1', "s1-eth2: ring: 1 is not 2 to 524288 frames"),
+        ('"scheduler": "drr:3:1,fifo=1"', "s1-eth2: scheduler: 'drr:3:1,fifo=1' has a comma"),
+        ('"q9.rate": "1mbit"', "q9"),
+    ],
+)
+def test_mn_names_a_wrong_setting_of_a_link(tmp_path: Path, setting: str, said: str) -> None:
+    need_parts()
+    custom = tmp_path / "queued.py"
+    custom.write_text(QUEUED.replace('"q1.rate": "10mbit"', setting))
+    options = ("--custom", str(custom), "--topo", "queued", "--controller", "pacer")
+    check(mn(tmp_path, *options, "--switch", "pacing", "--test", "none"), said)
 
 
 def test_mn_names_a_controller_that_does_not_start(tmp_path: Path) -> None:
