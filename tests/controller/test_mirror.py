@@ -45,17 +45,21 @@ def put(revision: int, key: str, value: Any) -> Any:
     )
 
 
+def said(message: str) -> dict[str, Any]:
+    return {"time": "now", "kind": "change", "switch": "a", "message": message, "data": {}}
+
+
 def test_nothing_is_told_again_after_a_generation_that_could_not_be_read() -> None:
     """Neither revisions before it, nor what precedes it in a combined transaction."""
     answer = rpc.WatchResponse(
         events=[
             put(3, "heads/a", "one"),
-            put(3, "events/1-one+0", [{"message": "first"}]),
+            put(3, "events/1-one+0", [said("first")]),
             put(6, "heads/b", "two"),
-            put(6, "events/2-two+0", [{"message": "second"}]),
+            put(6, "events/2-two+0", [said("second")]),
             put(6, "root", {"a": [4, "three"]}),
             put(6, "heads/a", "three"),
-            put(6, "events/3-three+1", [{"message": "third"}]),
+            put(6, "events/3-three+1", [said("third")]),
         ]
     )
 
@@ -91,7 +95,7 @@ STORED = [
     put(3, "heads/a", "one-1"),
     put(3, "shapes/a", "one-1"),
     put(3, "data/a/large/class/c1", encode(ClassRecord("c1", 1, ClassSpec(rate=10**6)), 0)),
-    put(3, "events/1-one+0", [{"message": "first"}]),
+    put(3, "events/1-one+0", [said("first")]),
     put(4, "epoch", "7000000"),
     put(5, "members/one", {"configured": ["a"], "cannot": []}),
     put(6, "leases/a", "one"),
@@ -101,7 +105,7 @@ STORED = [
 
 def contents(mirror: Mirror, leases: Leases) -> Any:
     """Return all that a copy has from etcd."""
-    kept = (mirror.sets, mirror.root, mirror.events, mirror.event_keys, mirror.events_kept)
+    kept = (mirror.sets, mirror.root, list(mirror.events), mirror.event_keys, mirror.events_kept)
     own = (leases.members, leases.holders, leases.epoch, leases.status("a"))
     return copy.deepcopy((kept, mirror.seen, mirror.loads, own))
 
@@ -141,7 +145,7 @@ def test_a_key_that_is_not_understood_leaves_the_copy_as_it_was(key: str, value:
 
 def test_an_event_beside_a_key_that_is_not_understood_is_told_when_all_is_read_again() -> None:
     answer = rpc.WatchResponse(
-        events=[put(9, "events/2-one+0", [{"message": "second"}]), put(9, "status/a", "{")]
+        events=[put(9, "events/2-one+0", [said("second")]), put(9, "status/a", "{")]
     )
 
     async def work() -> None:

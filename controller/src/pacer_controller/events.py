@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
+from pacer_controller.kept_events import Event, KeptEvents
 from pacer_controller.stores import EVENTS_KEPT, Store, StoreError
 
 _LOG = logging.getLogger(__name__)
@@ -23,9 +24,6 @@ TOGETHER_MOST = 64
 
 GAP_S = 30.0
 """Longest time that events wait for one with a lower number."""
-
-Event = dict[str, Any]
-"""Members `id`, `time`, `kind`, `switch`, `message`, `data`."""
 
 
 def draft(kind: str, switch: str | None, message: str, data: Mapping[str, Any]) -> Event:
@@ -49,7 +47,7 @@ class EventLog:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._events: deque[Event] = deque(store.events(), maxlen=EVENTS_KEPT)
+        self._events = KeptEvents(store.events(), EVENTS_KEPT)
         self._arrived = asyncio.Event()
         self._next: int | None = None
         """The lowest number neither published nor dropped; None before the first event."""
@@ -65,7 +63,7 @@ class EventLog:
     @property
     def last_id(self) -> int:
         """Number of the newest event; 0 when there is none."""
-        return int(self._events[-1]["id"]) if self._events else 0
+        return self._events.last_id
 
     def record(
         self, kind: str, switch: str | None, message: str, data: Mapping[str, Any] | None = None
@@ -108,7 +106,7 @@ class EventLog:
         """Publish events that the store's feed brings, in its order."""
         for event in events:
             self.counts[event["kind"]] = self.counts.get(event["kind"], 0) + 1
-            self._events.append(dict(event))
+            self._events.add(dict(event))
         self._arrived.set()
         self._arrived = asyncio.Event()
 
@@ -122,8 +120,7 @@ class EventLog:
                 self._held[number] = {"id": number, **event}
             else:
                 # The event is too late for streams, which are past its number; lists have it.
-                known = [*self._events, {"id": number, **event}]
-                self._events = deque(sorted(known, key=lambda one: one["id"]), EVENTS_KEPT)
+                self._events.add({"id": number, **event})
         self._release()
 
     def drop(self, numbers: Sequence[int]) -> None:
@@ -143,7 +140,7 @@ class EventLog:
             event = self._held.pop(self._next)
             self._next += 1
             if event is not None:
-                self._events.append(event)
+                self._events.add(event)
                 published = True
         if published:
             self._arrived.set()
@@ -162,22 +159,25 @@ class EventLog:
 
     def get(self, number: int) -> Event | None:
         """Return an event by its number."""
-        return next((event for event in reversed(self._events) if event["id"] == number), None)
+        return self._events.get(number)
 
     def select(
         self, after: int = 0, kinds: Sequence[str] = (), switches: Sequence[str] = ()
     ) -> list[Event]:
         """Return the events after a number, of these kinds and switches (none given: all)."""
-        found: list[Event] = []
-        for event in reversed(self._events):
-            if event["id"] <= after:
-                break
-            if (not kinds or event["kind"] in kinds) and (
-                not switches or event["switch"] in switches
-            ):
-                found.append(event)
-        found.reverse()
-        return found
+        return self._events.select(after, kinds, switches)[0]
+
+    def page(
+        self,
+        after: int,
+        kinds: Sequence[str],
+        switches: Sequence[str],
+        limit: int,
+        *,
+        newest: bool,
+    ) -> tuple[list[Event], int]:
+        """Return some of the events that `select` returns, and their number (`KeptEvents`)."""
+        return self._events.select(after, kinds, switches, limit, newest=newest)
 
     async def wait(self, after: int) -> None:
         """Wait until there is an event after a number."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from pacer_controller.following import FollowSpec
 from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec, PortSpec
 
 PLURALS = {"port": "ports", "meter": "meters", "class": "classes", "flow": "flows"}
@@ -180,6 +181,8 @@ class Desired:
         default_factory=lambda: {kind: {} for kind in KINDS}
     )
     indices: Indices = field(default_factory=Indices)
+    following: dict[str, FollowSpec] = field(default_factory=dict)
+    """The `follow` settings of the classes that have them, by name of the class."""
 
     @property
     def classes(self) -> dict[str, ClassRecord]:
@@ -212,6 +215,10 @@ class Desired:
         old_index, new_index = index_of(of_kind.get(name)), index_of(record)
         if old_index is not None and old_index != new_index:
             self.indices.release(old_index)
+        if kind == "class":
+            self.following.pop(name, None)
+        if isinstance(record, ClassRecord) and record.spec.follow is not None:
+            self.following[name] = record.spec.follow
         if record is None:
             of_kind.pop(name, None)
         else:

@@ -167,10 +167,9 @@ def add_streams(app: FastAPI, service: Service, log: EventLog, streams: Streams)
         ] = (_DEFAULT_EVENTS),
         newest: Annotated[bool, Query(description="The last ones instead of the first.")] = False,
     ) -> dict[str, Any]:
-        found = log.select(after, kind, switch)
-        total = len(found)
-        if newest:
-            found = found[-limit:]
+        # One more than the limit says that there are further ones.
+        most = limit if newest else limit + 1
+        found, total = log.page(after, kind, switch, most, newest=newest)
         query = PageQuery(limit, None, None, None)
         return page(request, "events", found, query, key="id") | {"total": total}
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pacer_controller import events as event_log
-from pacer_controller.events import Event
+from pacer_controller.kept_events import Event
 from pacer_controller.problems import shorten
 from pacer_controller.records import ResourceChange
 from pacer_controller.schemas import stored

@@ -15,7 +15,6 @@ from pacer_controller.service.checks import (
     Condition,
     Spec,
     follow_problems,
-    following,
     pacing,
 )
 from pacer_controller.service.commit import locked
@@ -89,7 +88,7 @@ def _check_following(
     ]
     switches = {found.name: found for found in others}
     switches |= {name: found for name, (found, _, _) in wanted.items()}
-    count = sum(len(following(found)) for found in others)
+    count = sum(len(found.desired.following) for found in others)
     for _, spec, path in wanted.values():
         for name, one in spec.classes.items():
             if one.follow is not None:

@@ -289,15 +289,6 @@ def in_use(kind: str, name: str, switch: str, desired: Desired) -> Problem | Non
     )
 
 
-def following(found: ManagedSwitch) -> dict[str, FollowSpec]:
-    """Return the `follow` settings of a switch's classes, by name of the class."""
-    return {
-        name: record.spec.follow
-        for name, record in found.desired.classes.items()
-        if record.spec.follow is not None
-    }
-
-
 def bottleneck_ports(found: ManagedSwitch) -> Collection[int]:
     """Return the ports of a switch that have a virtual bottleneck."""
     measuring = found.driver.measuring

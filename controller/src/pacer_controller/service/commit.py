@@ -27,7 +27,8 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any
 
-from pacer_controller.events import Event, EventLog
+from pacer_controller.events import EventLog
+from pacer_controller.kept_events import Event
 from pacer_controller.problems import Problem
 from pacer_controller.records import ResourceChange
 from pacer_controller.rows import Key, Row, Rows

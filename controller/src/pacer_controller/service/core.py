@@ -32,7 +32,6 @@ from pacer_controller.service.checks import (
     Condition,
     Spec,
     follow_problems,
-    following,
     in_use,
     pacing,
     resource_name,
@@ -479,7 +478,7 @@ class Service:
         others = [
             (found.name, other)
             for found in self.switches.values()
-            for other in following(found)
+            for other in found.desired.following
             if (found.name, other) != (switch, of)
         ]
         return follow_problems(spec.follow, len(others), self.switches)

@@ -67,10 +67,9 @@ class Follower:
     def _followed(self) -> list[Followed]:
         # Concurrent requests on several switches may together have exceeded the limit.
         found = [
-            Followed(managed.name, name, record.spec.follow)
+            Followed(managed.name, name, spec)
             for managed in self._service.switches.values()
-            for name, record in managed.desired.classes.items()
-            if record.spec.follow is not None
+            for name, spec in managed.desired.following.items()
         ]
         return found[:CLASSES_MOST]
 

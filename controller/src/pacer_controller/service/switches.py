@@ -10,7 +10,7 @@ from pacer_controller.records import ResourceChange
 from pacer_controller.schemas import stored
 from pacer_controller.service.audit import audit, change_view
 from pacer_controller.service.change import Staged
-from pacer_controller.service.checks import Condition, bottleneck_ports, following, resource_name
+from pacer_controller.service.checks import Condition, bottleneck_ports, resource_name
 from pacer_controller.service.commit import KeptError, locked
 from pacer_controller.service.core import Service
 from pacer_controller.service.managed import ManagedSwitch, Origin
@@ -133,7 +133,7 @@ def _check_followed(service: Service, name: str, will_be: ManagedSwitch | None) 
     users = [
         resource_name("class", one, found.name)
         for found in service.switches.values()
-        for one, spec in following(found).items()
+        for one, spec in found.desired.following.items()
         if spec.switch == name and not (will_be and spec.port in bottleneck_ports(will_be))
     ]
     if users:

@@ -6,12 +6,13 @@ tells the feed of them.
 
 import asyncio
 import itertools
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aetcd import rpc
 
+from pacer_controller.kept_events import KeptEvents
 from pacer_controller.records import ResourceChange
 from pacer_controller.stores.base import EVENTS_KEPT, SWITCHES, Entry, Feed
 from pacer_controller.stores.etcd import client as etcd
@@ -56,7 +57,7 @@ class Mirror:
         self._leases = leases
         self.sets: defaultdict[str, ContentSet] = defaultdict(ContentSet)
         self.root = 0
-        self.events: deque[dict[str, Any]] = deque(maxlen=EVENTS_KEPT)
+        self.events = KeptEvents([], EVENTS_KEPT)
         self.event_keys: OrderedDict[str, int] = OrderedDict()
         self.events_kept = 0
         self.seen = 0
@@ -131,11 +132,11 @@ class Mirror:
 
         """
         before = {name: dict(one.values) for name, one in self.sets.items()}
-        last = self.events[-1]["id"] if self.events else 0
+        last = self.events.last_id
         await self.load()
         for name in {*before, *self.sets}:
             self.tell({name: differences(before.get(name, {}), self.set(name).values)})
-        self._tell_events([one for one in self.events if one["id"] > last])
+        self._tell_events(self.events.select(last, (), ())[0])
 
     async def range_all(self, prefix: str, revision: int = 0) -> tuple[list[Any], int]:
         """Return all keys with a prefix at one revision (0: the newest), and that revision.
@@ -172,7 +173,8 @@ class Mirror:
     def _take_events(self, key: str, kv: Any) -> list[dict[str, Any]]:
         first = _first_number(key, kv)
         events = [{"id": first + n, **one} for n, one in enumerate(read(kv))]
-        self.events.extend(events)
+        for one in events:
+            self.events.add(one)
         # The watch repeats a revision that it could not take as a whole.
         self.events_kept += len(events) - self.event_keys.get(key, 0)
         self.event_keys[key] = len(events)
