@@ -362,6 +362,8 @@ def test_token(start_controller: Start, tmp_path: Path) -> None:
     for place in ("/healthz", "/readyz", "/openapi.json", "/docs"):
         assert controller.http.get(place).status_code == 200
     allowed = {"Authorization": f"Bearer {TOKEN}"}
+    assert controller.http.get("/readyz").json() == {"ready": True, "switches": None}
+    assert controller.http.get("/readyz", headers=allowed).json()["switches"] == {"s1": "pending"}
     put = controller.http.put(CLASS, json={"rate": "1Mbit"}, headers=allowed)
     assert put.status_code == 201
     denied = controller.http.get("/v1/events?kind=denied", headers=allowed).json()["events"]

@@ -24,7 +24,8 @@ from pacer_controller.users import User, Users
 class Access:
     """ASGI middleware that requires a token or, without tokens, refuses pages of other hosts.
 
-    The scope's `user` is the user; None: users have no tokens.
+    The scope's `user` is the user; None: users have no tokens, or the path needs none. Its
+    `stranger` says whether the request of such a path is without a token that a user has.
 
     Args:
         app: the application.
@@ -46,10 +47,12 @@ class Access:
         """Pass the request on, or answer 401, 403 or 503."""
         problem = None
         if scope["type"] == "http":
-            scope["user"] = None
+            scope["user"], scope["stranger"] = None, False
             if not self._users.required:
                 problem = self._foreign(scope) or _without_place(scope, None)
-            elif not is_open(scope["path"]):
+            elif is_open(scope["path"]):
+                scope["stranger"] = self._user(scope) is None
+            else:
                 problem = self._denied(scope)
         if problem is None:
             await self._app(scope, receive, send)

@@ -74,6 +74,7 @@ def add_operations(app: FastAPI, service: Service, connections: Connections) -> 
         responses=responses(422) | {503: {"model": views.Readiness, "description": "It cannot."}},
     )
     async def readyz(
+        request: Request,
         response: Response,
         connected: Annotated[
             bool, Query(description="Also require that every switch is connected.")
@@ -87,4 +88,4 @@ def add_operations(app: FastAPI, service: Service, connections: Connections) -> 
         if connected and not away.isdisjoint(states.values()):
             ready = False
         response.status_code = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
-        return views.Readiness(ready=ready, switches=states)
+        return views.Readiness(ready=ready, switches=None if request.scope["stranger"] else states)

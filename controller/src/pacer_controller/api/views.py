@@ -341,4 +341,6 @@ class Readiness(BaseModel):
     """Whether the service can do its work."""
 
     ready: bool
-    switches: dict[str, str] = Field(description="State by switch.")
+    switches: dict[str, str] | None = Field(
+        description="State by switch; null for a client without a token, if users have tokens."
+    )
