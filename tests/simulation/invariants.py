@@ -21,7 +21,7 @@ from pacer_controller import entries
 from pacer_controller.records import index_of
 from pacer_controller.rows import PORTS, Row
 from truth import EtcdTruth, FileTruth, Truth, Version
-from world import PREFIX, STATE, Controller, Key, Operation, World
+from world import CANCELLED, PREFIX, STATE, Controller, Key, Operation, World
 
 from switch import Accepted, Switch
 
@@ -247,7 +247,8 @@ class Invariants:
     def check_history(self) -> None:
         """Each version comes of one request, made while its condition held, and none comes twice.
 
-        A change that a switch has refused is undone: then the former version comes again.
+        A change that a switch has refused, or in which its controller was stopped, is undone: then
+        the former version comes again.
         """
         asked = {
             (key, token): one for one in self._world.operations for key, token in one.tokens.items()
@@ -255,7 +256,7 @@ class Invariants:
         for key, versions in self.truth.versions.items():
             if key[1] == "switch":
                 continue
-            made: dict[int, Version] = {}
+            made: dict[int, int] = {}
             for place, version in enumerate(versions):
                 token = version.token
                 if token is None:
@@ -264,11 +265,13 @@ class Invariants:
                 if operation is None:
                     self.broken("phantom", f"nobody asked for {token} of {key}")
                     continue
-                former = made.setdefault(token, version)
-                if former is not version:
+                former = made.setdefault(token, place)
+                if former != place:
                     # A change that a switch refused is undone, and requested once more.
-                    if not self._refuses:
+                    between = versions[former + 1 : place]
+                    if not self._refuses and not all(self._stopped(key, v) for v in between):
                         self.broken("again", f"{token} of {key} comes a second time: {operation}")
+                    made[token] = place
                     continue
                 # A change that a switch refuses is stored and taken back, and then tried once more.
                 if operation.certain and not self._refuses:
@@ -276,6 +279,19 @@ class Invariants:
                 self._check_condition(operation, versions[place - 1] if place else None)
         self._check_atomic()
         self._check_deletes()
+
+    def _stopped(self, key: Key, version: Version) -> bool:
+        """Whether a version is of a request in which its controller was stopped."""
+        return any(
+            one.outcome == CANCELLED
+            and one.asked_s <= version.at_s <= one.answered_s
+            and (
+                one.tokens.get(key) == version.token
+                if version.token is not None
+                else one.whole or (one.method, one.key) == ("DELETE", key)
+            )
+            for one in self._world.operations
+        )
 
     def _check_condition(self, operation: Operation, before: Version | None) -> None:
         there = before is not None and before.spec is not None

@@ -384,6 +384,23 @@ def test_a_reader_is_not_told_that_memory_is_current_when_writes_were_dropped(
     run(loop, work())
 
 
+def test_what_others_wrote_in_a_gap_is_not_taken_for_an_own_write(loop: SimulatedLoop) -> None:
+    """The store reads everything anew after an own write, and tells of all writes in one."""
+
+    async def work() -> None:
+        found = SimpleNamespace(name="a", lock=asyncio.Lock(), last_change=7)
+        service = SimpleNamespace(switches={"a": found}, base_of=lambda _: found.last_change)
+        sync = Sync(cast(Any, service))
+        async with found.lock:
+            sync.entry(Entry("a", 9, classes("a", 1), after_gap=True))
+            assert await sync.take_before(cast(Any, found), 9) is None
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(sync.caught_up("a"), 1)
+            await sync.stop()
+
+    run(loop, work())
+
+
 def test_a_reader_of_a_switch_does_not_wait_for_writes_to_another(loop: SimulatedLoop) -> None:
     """A switch that hangs holds its lock for as long as a write to it may take."""
 

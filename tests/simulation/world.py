@@ -47,6 +47,9 @@ SWITCHES = 3
 
 CLIENTS = 3
 REST_PORT = 8080
+CANCELLED = 500
+"""The outcome of a request in which its controller was stopped."""
+
 PREFIX = "/pacer/"
 
 BEGIN_S = 3.0
@@ -568,7 +571,7 @@ async def _answer(
     try:
         await app(scope, receive, send)
     except asyncio.CancelledError:
-        status, told, answer = 500, [], b""
+        status, told, answer = CANCELLED, [], b""
     end.send((status, told, answer))
     end.close()
 
@@ -1158,7 +1161,7 @@ class Client:
             else:
                 operation.seen = token_of(kind, view["desired"] if kind == "port" else view)
         uncertain = status == 503 and json.loads(answer)["type"].endswith("uncertain")
-        operation.certain = status >= 400 and not uncertain and status not in (500, 502, 507)
+        operation.certain = status >= 400 and not uncertain and status not in (CANCELLED, 502, 507)
 
     async def _call(
         self,

@@ -186,7 +186,8 @@ class Sync:
         """Apply others' writes to a switch before an own write; the caller holds its lock.
 
         Returns the former entries, for which the caller updates the switch. Returns None if the
-        feed has not told of these writes in time; they are then applied later, with the own write.
+        feed has not told of these writes in time, or has told of them and of the own write in one
+        after a gap; they are then applied later, with the own write.
         """
         try:
             async with asyncio.timeout(BEFORE_S):
@@ -194,7 +195,10 @@ class Sync:
                     await self._told.wait()
         except TimeoutError:
             return None
-        changes, base = _joined(self._lines.get(found.name, deque()), found.last_change, revision)
+        line = self._lines.get(found.name, deque())
+        if any(one.after_gap and one.base >= revision for one in line):
+            return None
+        changes, base = _joined(line, found.last_change, revision)
         staged = self._note(found, changes, base)
         return staged.before if staged is not None else {}
 

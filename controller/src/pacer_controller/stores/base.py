@@ -79,6 +79,8 @@ class Entry:
         base: the revision of the newest write to it.
         changes: the changed resources; only `after` counts.
         switches: the settings of switches that requests made; None: the switch was removed.
+        after_gap: whether the store has read everything anew. Then this may be several writes
+            in one, the receiver's own among them.
 
     """
 
@@ -86,6 +88,7 @@ class Entry:
     base: int
     changes: Sequence[ResourceChange] = ()
     switches: SwitchSettings = field(default_factory=dict)
+    after_gap: bool = False
 
 
 @dataclass(frozen=True)

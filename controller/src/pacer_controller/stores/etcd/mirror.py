@@ -135,7 +135,8 @@ class Mirror:
         last = self.events.last_id
         await self.load()
         for name in {*before, *self.sets}:
-            self.tell({name: differences(before.get(name, {}), self.set(name).values)})
+            changed = differences(before.get(name, {}), self.set(name).values)
+            self.tell({name: changed}, after_gap=True)
         self._tell_events(self.events.select(last, (), ())[0])
 
     async def range_all(self, prefix: str, revision: int = 0) -> tuple[list[Any], int]:
@@ -261,7 +262,9 @@ class Mirror:
 
     # ---- telling ----
 
-    def tell(self, changed: Mapping[str, Mapping[tuple[str, str], Any]]) -> None:
+    def tell(
+        self, changed: Mapping[str, Mapping[tuple[str, str], Any]], *, after_gap: bool = False
+    ) -> None:
         """Tell the feed of changes, by set."""
         if self.feed is None:
             return
@@ -269,13 +272,13 @@ class Mirror:
             base = self.set(name).base
             if name == SWITCHES:
                 settings = {of: value for (_, of), value in values.items()}
-                self.feed.entry(Entry(SWITCHES, base, switches=settings))
+                self.feed.entry(Entry(SWITCHES, base, switches=settings, after_gap=after_gap))
                 continue
             changes = [
                 ResourceChange(name, kind, of, None, value[0] if value is not None else None)
                 for (kind, of), value in values.items()
             ]
-            self.feed.entry(Entry(name, base, changes))
+            self.feed.entry(Entry(name, base, changes, after_gap=after_gap))
 
     def _tell_events(self, events: Sequence[dict[str, Any]]) -> None:
         if events and self.feed is not None:
