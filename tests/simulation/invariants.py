@@ -312,7 +312,7 @@ class Invariants:
                     self.broken("atomic", f"stored in parts, at {sorted(revisions)}: {operation}")
 
     def _check_deletes(self) -> None:
-        """Each deletion was asked for."""
+        """Each deletion was asked for, or undoes a request in which its controller was stopped."""
         for key, versions in self.truth.versions.items():
             if key[1] == "switch" or self._refuses:
                 continue
@@ -325,7 +325,11 @@ class Invariants:
                     or (one.whole and one.key[0] in ("", key[0]) and key not in one.tokens)
                 )
             ]
-            gone = [one for one in versions if one.spec is None]
+            gone = [
+                one
+                for place, one in enumerate(versions)
+                if one.spec is None and not (place and self._stopped(key, versions[place - 1]))
+            ]
             for version in gone:
                 if not any(one.asked_s <= version.at_s for one in asked):
                     self.broken("phantom", f"nobody asked to delete {key}")
