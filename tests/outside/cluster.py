@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 ETCD_CLIENT, ETCD_PEER, REST, GRPC = 2379, 2380, 8080, 9559
 LEASE_S = 3
-DISK = "192m"
-"""Size of the file system of an etcd member's data: two write-ahead logs of 64 MB, and the rest."""
+DISK = "768m"
+"""Size of the file system of an etcd member's data: etcd keeps five write-ahead logs of 64 MB."""
 
 START_S = 60.0
 

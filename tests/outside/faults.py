@@ -1,5 +1,6 @@
 """Faults that are drawn from a seed, and made and undone while clients write."""
 
+import contextlib
 import random
 import time
 from collections.abc import Callable
@@ -9,8 +10,7 @@ from cluster import Cluster, Node
 from hosts import Host, Hosts
 
 LONGEST_S = 8.0
-FILL = 256 << 20
-"""More than an etcd member's disk."""
+BALLAST = bytes(1 << 20)
 
 
 @dataclass(frozen=True)
@@ -111,11 +111,10 @@ class Faults:
         """Fill the disk of a member of etcd, which then ends."""
         member = self._random.choice(self._cluster.etcd)
         ballast = self._cluster.disk_of(member) / "ballast"
-        try:
-            with ballast.open("wb") as file:
-                file.write(bytes(FILL))
-        except OSError:
-            pass  # It is full.
+        # Until it is full.
+        with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+            while True:
+                file.write(BALLAST)
 
         def empty() -> None:
             ballast.unlink()
