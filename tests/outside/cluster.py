@@ -155,7 +155,7 @@ class Cluster:
             *("--listen-client-urls", client, "--advertise-client-urls", client),
             *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
             *("--initial-cluster", named, "--logger", "zap", "--log-level", "error"),
-            *("--heartbeat-interval", "100", "--election-timeout", "1000"),
+            *("--heartbeat-interval", "100", "--election-timeout", "1000", "--pre-vote"),
             *("--snapshot-count", "5000", "--auto-compaction-mode", "revision"),
             *("--auto-compaction-retention", "2000"),
         ]
