@@ -50,6 +50,7 @@
 #   make pictures          docs/dashboard.png and docs/top.svg, in real time (root, an idle machine)
 #   make test-slurm        the experiments on a Slurm of one node, from Debian's packages (root)
 #   make loom              all orders of the threads' steps, where threads share memory
+#   make miri              some of these orders with each access checked (rustup's nightly with Miri)
 #   make oracle            random P4Runtime writes against the specified answers: UPDATES=100000 SEED=1
 #   make fuzz              bytes that break the controller: TARGET=openflow|ovsdb|rest MINUTES=30
 #   make soak              switches and a controller under traffic and changes: HOURS=2 (root)
@@ -416,6 +417,14 @@ test-p4: venv
 loom:
 	@cd switch && RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
 	    cargo test --quiet --locked --release -p bell -p rings
+
+MIRI_SEEDS ?= 8
+.PHONY: miri
+miri:
+	@cargo +nightly miri --version >/dev/null 2>&1 || { echo "make miri: needs Miri:" \
+	    "rustup toolchain install nightly --component miri,rust-src" >&2; exit 1; }
+	@cd switch && MIRIFLAGS=-Zmiri-many-seeds=0..$(MIRI_SEEDS) CARGO_TARGET_DIR=target/miri \
+	    cargo +nightly miri test --quiet --locked -p bell -p rings --test orders
 
 .PHONY: test-rust
 test-rust: $(DESCRIPTORS)

@@ -1,13 +1,13 @@
-//! All orders in which a sleeper and its wakers may run (`make loom`).
-#![cfg(loom)]
+//! The orders in which a sleeper and its wakers may run: all of them (`make loom`), some with each access to
+//! memory checked (`make miri`), and those that happen (`cargo test`).
 
 use bell::Bell;
-use loom::cell::UnsafeCell;
-use loom::sync::{Arc, Condvar, Mutex};
-use loom::thread;
+use interleavings::sync::{Arc, Condvar, Mutex};
+use interleavings::{UnsafeCell, check, spawn};
 
 /// A bell as the switch uses it: with an event like an eventfd, and data that is written before the
-/// ring. loom fails a test that reads the data before it has learnt of the ring, or that waits for ever.
+/// ring. loom and Miri fail a test that reads the data before it has learnt of the ring, or that waits for
+/// ever.
 struct Shared {
     bell: Bell,
     event: Mutex<bool>,
@@ -72,10 +72,10 @@ fn sleep_until_rung(shared: &Shared) {
 
 #[test]
 fn a_sleeper_learns_of_a_ring_and_of_what_came_before_it() {
-    loom::model(|| {
+    check(None, || {
         let shared = Shared::new();
         let waker = Arc::clone(&shared);
-        let thread = thread::spawn(move || waker.write_and_ring(0));
+        let thread = spawn(move || waker.write_and_ring(0));
         sleep_until_rung(&shared);
         assert_eq!(shared.read(0), 1);
         thread.join().unwrap();
@@ -84,10 +84,10 @@ fn a_sleeper_learns_of_a_ring_and_of_what_came_before_it() {
 
 #[test]
 fn a_ring_is_not_lost_between_sleeps_that_end_by_themselves() {
-    loom::model(|| {
+    check(None, || {
         let shared = Shared::new();
         let waker = Arc::clone(&shared);
-        let thread = thread::spawn(move || waker.write_and_ring(0));
+        let thread = spawn(move || waker.write_and_ring(0));
         if !shared.doze() && !shared.doze() {
             sleep_until_rung(&shared);
         }
@@ -98,10 +98,10 @@ fn a_ring_is_not_lost_between_sleeps_that_end_by_themselves() {
 
 #[test]
 fn a_sleeper_that_only_looks_takes_the_ring_afterwards() {
-    loom::model(|| {
+    check(None, || {
         let shared = Shared::new();
         let waker = Arc::clone(&shared);
-        let thread = thread::spawn(move || waker.write_and_ring(0));
+        let thread = spawn(move || waker.write_and_ring(0));
         let seen = shared.bell.is_rung();
         if shared.bell.wake_up() {
             assert_eq!(shared.read(0), 1);
@@ -116,14 +116,12 @@ fn a_sleeper_that_only_looks_takes_the_ring_afterwards() {
 
 #[test]
 fn two_wakers_are_both_heard() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
-    model.check(|| {
+    check(Some(3), || {
         let shared = Shared::new();
         let threads: Vec<_> = (0..2)
             .map(|which| {
                 let waker = Arc::clone(&shared);
-                thread::spawn(move || waker.write_and_ring(which))
+                spawn(move || waker.write_and_ring(which))
             })
             .collect();
         sleep_until_rung(&shared);

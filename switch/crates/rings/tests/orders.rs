@@ -1,15 +1,14 @@
-//! All orders in which the two sides of a ring may run (`make loom`). In AF_XDP's rings one of them is
-//! the kernel, which follows the same rules.
-#![cfg(loom)]
+//! The orders in which the two sides of a ring may run: all of them (`make loom`), some with each access to
+//! memory checked (`make miri`), and those that happen (`cargo test`). In AF_XDP's rings one side is the
+//! kernel, which follows the same rules.
 
-use loom::cell::UnsafeCell;
-use loom::sync::Arc;
-use loom::sync::atomic::AtomicU32;
-use loom::thread;
+use interleavings::sync::Arc;
+use interleavings::sync::atomic::AtomicU32;
+use interleavings::{UnsafeCell, check, spawn, thread};
 use rings::{Consumer, Memory, Producer};
 
-/// Memory of a ring of two entries. loom fails a test in which both sides use an entry at a time, or in
-/// which a side uses one before it has seen that the other side is done with it.
+/// Memory of a ring of two entries. loom and Miri fail a test in which both sides use an entry at a time,
+/// or in which a side uses one before it has seen that the other side is done with it.
 struct Cells {
     produced: AtomicU32,
     consumed: AtomicU32,
@@ -51,13 +50,13 @@ impl Memory for Two {
 
     fn read(&self, index: u32) -> u32 {
         let entry = &self.0.entries[(index % 2) as usize];
-        // SAFETY: loom checks that nobody writes it now.
+        // SAFETY: by the rules of the ring nobody writes it now; loom and Miri check that.
         entry.with(|entry| unsafe { *entry })
     }
 
     fn write(&self, index: u32, value: u32) {
         let entry = &self.0.entries[(index % 2) as usize];
-        // SAFETY: loom checks that nobody else uses it now.
+        // SAFETY: by the rules of the ring nobody else uses it now; loom and Miri check that.
         entry.with_mut(|entry| unsafe { *entry = value });
     }
 }
@@ -82,13 +81,11 @@ fn put(producer: &mut Producer<Two>, entry: u32) {
 
 #[test]
 fn entries_pass_whole_once_and_in_order() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
-    model.check(|| {
+    check(Some(3), || {
         let memory = Two::new();
         let mut producer = Producer::new(memory.clone());
         let mut consumer = Consumer::new(memory);
-        let producing = thread::spawn(move || {
+        let producing = spawn(move || {
             for entry in 1..=3 {
                 put(&mut producer, entry);
                 producer.publish();
@@ -104,11 +101,11 @@ fn entries_pass_whole_once_and_in_order() {
 
 #[test]
 fn entries_that_are_published_together_are_seen_together() {
-    loom::model(|| {
+    check(None, || {
         let memory = Two::new();
         let mut producer = Producer::new(memory.clone());
         let mut consumer = Consumer::new(memory);
-        let producing = thread::spawn(move || {
+        let producing = spawn(move || {
             put(&mut producer, 1);
             put(&mut producer, 2);
             producer.publish();
