@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -152,6 +153,37 @@ def test_a_busy_event_loop_keeps_its_lease(members: Members) -> None:
             assert store.leases._lease == lease == store.leases._renewal.term.lease
             await tenure.bid()
 
+    asyncio.run(run())
+
+
+def wakeups(thread: str) -> int:
+    """Return how often a thread of this process has waited for something."""
+    (native,) = [one.native_id for one in threading.enumerate() if one.name == thread]
+    status = Path(f"/proc/self/task/{native}/status").read_text()
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+
+
+def test_calls_of_the_controller_do_not_wake_the_thread_of_the_lease(
+    members: Members, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renewals = 0
+    renew = EtcdClient.keep_alive
+
+    async def counted(client: EtcdClient, lease: int, timeout_s: float) -> int:
+        nonlocal renewals
+        renewals += 1
+        return await renew(client, lease, timeout_s)
+
+    async def run() -> None:
+        async with controller(members, "s1") as store:
+            await until_held(store.tenure("s1"))
+            before = renewals, wakeups("lease")
+            for _ in range(100):
+                await asyncio.gather(*(store.probe() for _ in range(20)))
+            made = renewals - before[0]
+            assert wakeups("lease") - before[1] < 100 + 20 * made, f"{made} renewals"
+
+    monkeypatch.setattr(EtcdClient, "keep_alive", counted)
     asyncio.run(run())
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 from unittest import mock
 
-from pacer_controller.stores.etcd import leases
+from pacer_controller.stores.etcd import client, leases, thread_channel
 
 
 class TaskThread:
@@ -41,5 +41,8 @@ class TaskThread:
 @contextlib.contextmanager
 def installed() -> Iterator[None]:
     """Have the product use tasks instead of threads while the block runs."""
-    with mock.patch.object(leases, "LoopThread", TaskThread):
+    with (
+        mock.patch.object(leases, "LoopThread", TaskThread),
+        mock.patch.object(thread_channel, "connect", client.connect),
+    ):
         yield

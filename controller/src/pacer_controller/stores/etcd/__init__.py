@@ -9,7 +9,7 @@
 - `generations`: writes that are too large for one transaction.
 - `group_commit`: many transactions as one.
 - `leases`: the controllers' leases, and the keys of their switches.
-- `renewal`: the lease of this controller, renewed in a thread (`loop_thread`).
+- `renewal`: the lease of this controller, renewed in a thread (`loop_thread`, `thread_channel`).
 - `assignment`: the choice of a controller for each switch.
 - `client`: calls to etcd.
 """

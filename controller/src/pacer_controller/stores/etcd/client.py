@@ -12,7 +12,7 @@ calls that may be repeated are repeated.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -163,15 +163,24 @@ class Access:
         return grpc.ssl_channel_credentials(*(f.read_bytes() if f else None for f in files))
 
 
+Connect = Callable[[str, grpc.ChannelCredentials | None, Sequence[tuple[str, Any]]], Any]
+"""Makes a channel to an endpoint, with credentials for TLS, and options."""
+
+
+def connect(
+    endpoint: str, credentials: grpc.ChannelCredentials | None, options: Sequence[tuple[str, Any]]
+) -> grpc.aio.Channel:
+    """Return a channel of the running event loop; without credentials, it does not use TLS."""
+    if credentials is None:
+        return grpc.aio.insecure_channel(endpoint, options=options)
+    return grpc.aio.secure_channel(endpoint, credentials, options=options)
+
+
 class _Member:
     """A channel to one member, and its stubs."""
 
-    def __init__(self, endpoint: str, access: Access) -> None:
-        if access.tls:
-            credentials = access.credentials()
-            self.channel = grpc.aio.secure_channel(endpoint, credentials, options=_OPTIONS)
-        else:
-            self.channel = grpc.aio.insecure_channel(endpoint, options=_OPTIONS)
+    def __init__(self, endpoint: str, access: Access, channel: Connect) -> None:
+        self.channel = channel(endpoint, access.credentials() if access.tls else None, _OPTIONS)
         make: Any = rpc_pb2_grpc
         self.kv: Any = make.KVStub(self.channel)
         self.watch: Any = make.WatchStub(self.channel)
@@ -184,11 +193,13 @@ class EtcdClient:
 
     Args:
         access: the addresses and credentials of the cluster.
+        channel: makes the channels to its members.
 
     """
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, channel: Connect = connect) -> None:
         self._access = access
+        self._channel = channel
         self._members: dict[str, _Member] = {}
         self._at = 0
         self._token: str | None = None
@@ -202,7 +213,7 @@ class EtcdClient:
         endpoint = self._access.endpoints[self._at]
         member = self._members.get(endpoint)
         if member is None:
-            member = self._members[endpoint] = _Member(endpoint, self._access)
+            member = self._members[endpoint] = _Member(endpoint, self._access, self._channel)
         return self._at, member
 
     def _leave(self, at: int) -> None:
@@ -246,7 +257,7 @@ class EtcdClient:
                 metadata = await self._metadata(member)
                 called = getattr(getattr(member, service), method)
                 return await called(request, timeout=CALL_S, metadata=metadata)
-            except grpc.aio.AioRpcError as error:
+            except grpc.RpcError as error:
                 if self._forget_token(error, metadata) and renewals < RENEWALS:
                     renewals += 1
                     continue
@@ -258,7 +269,7 @@ class EtcdClient:
                     raise failed from None
             await asyncio.sleep(RETRY_S)
 
-    def _forget_token(self, error: grpc.aio.AioRpcError, metadata: _Metadata) -> bool:
+    def _forget_token(self, error: grpc.RpcError, metadata: _Metadata) -> bool:
         """Drop the token of a call if the error says that it is no longer valid.
 
         Another call may already have dropped or renewed it; then its new token stays.
@@ -350,7 +361,7 @@ class EtcdClient:
             if answer is grpc.aio.EOF:
                 raise EtcdError("etcd: ended the call without an answer", certain=False)
             return int(answer.TTL)
-        except grpc.aio.AioRpcError as error:
+        except grpc.RpcError as error:
             self._forget_token(error, metadata)
             self._leave(at)
             raise _failed(error) from None
@@ -419,7 +430,7 @@ async def _beat(stream: Any) -> None:
             await stream.write(rpc.WatchRequest(progress_request=rpc.WatchProgressRequest()))
 
 
-def _failed(error: grpc.aio.AioRpcError) -> EtcdError:
+def _failed(error: grpc.RpcError) -> EtcdError:
     if _COMPACTED in (error.details() or ""):
         return CompactedError()
     said = error.details() or error.code().name

@@ -31,6 +31,7 @@ from pacer_controller.stores.base import (
     Written,
 )
 from pacer_controller.stores.etcd import client as etcd
+from pacer_controller.stores.etcd import thread_channel
 from pacer_controller.stores.etcd.client import Access, EtcdClient, EtcdError
 from pacer_controller.stores.etcd.commit import Commit
 from pacer_controller.stores.etcd.generations import Generations
@@ -65,7 +66,11 @@ class EtcdStore:
         self._prefix = prefix
         self._endpoints = ",".join(access.endpoints)
         self.leases = Leases(
-            self._client, EtcdClient(access), prefix, secrets.token_hex(4), lease_s
+            self._client,
+            EtcdClient(access, thread_channel.connect),
+            prefix,
+            secrets.token_hex(4),
+            lease_s,
         )
         self.mirror = Mirror(self._client, prefix, self.leases)
         self.watch = Watch(self._client, self.mirror, self.name)
