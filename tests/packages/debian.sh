@@ -1,8 +1,10 @@
 # Functions of the tests that install packages in a new Debian 12. Sourced after `here` (this folder),
-# `name` (of the test) and `set -euo pipefail`.
+# `name` (of the test), `made` (of the packages, if it is another) and `set -euo pipefail`.
 
 top=$(dirname "$(dirname "$here")")
 scratch=$top/build/package
+made=${made:-$name}
+packages=$top/build/$made
 root=$scratch/chroot-$name
 log=$scratch/test-$name.log
 
@@ -11,8 +13,8 @@ not_run() { say "not run: $*"; exit 77; }
 
 # The packages that are tested have to be there, and built of what is in this checkout.
 need_packages() {
-    "$top/packaging/sources" --check "$top/build/$name" ||
-        not_run "build/$name has no packages of these sources: make $name"
+    "$top/packaging/sources" --check "$packages" ||
+        not_run "$packages has no packages of these sources: make $made"
 }
 
 # Makes the new Debian: `apt` and what it needs, and the packages that are named.
@@ -33,6 +35,21 @@ make_debian() {
     printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
     chmod +x "$root/usr/sbin/policy-rc.d"
     mkdir -p "$root/srv/tests"
+}
+
+# The same packages with a later version: what apt takes for an upgrade.
+later_version() {
+    local deb version name
+    mkdir -p "$root/srv/later"
+    for deb in "$packages"/*.deb; do
+        rm -rf "$scratch/later"
+        dpkg-deb --raw-extract "$deb" "$scratch/later"
+        version=$(dpkg-deb --field "$deb" Version)
+        name=$(dpkg-deb --field "$deb" Package)
+        sed -i "s/${version//./\\.}/$version+later/" "$scratch/later/DEBIAN/control"
+        dpkg-deb -Znone --build "$scratch/later" "$root/srv/later/$name.deb" >/dev/null
+    done
+    rm -rf "$scratch/later"
 }
 
 # Runs a command in the chroot, with the machine's network.
