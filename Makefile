@@ -27,6 +27,8 @@
 #   make ovs-deb           Debian packages of it; CHECK=1: try them in a chroot, too
 #   make deb               Debian packages of switch, controller and lab, in build/deb
 #   make test-deb          they are installed, tried, upgraded, purged in a new Debian (root)
+#   make test-units        the packages' services run under a systemd in a container (root)
+#   make test-arm64        the switch for arm64 in virtual time, under emulation
 #   make wheel             the wheel pacing-switch, for Linux with glibc 2.17 or later, in build/wheel
 #   make test-wheel        it is installed in a new Debian, and a PTF test passes with it (root)
 #   make image             an OCI image of the Debian packages, in build/image (root)
@@ -81,6 +83,7 @@
 #                          in real time
 #   make test-deb          AGAIN=1: build the packages a second time, too, and compare them; so
 #                          make test-wheel, make test-image and make release
+#   make deb               ARCH=arm64: for that architecture; so make wheel, image and release
 #   make experiments       QUICK=1 scaled down; REALTIME=1 on this machine's kernel; AGAIN=1 twice,
 #                          and compare the two to the byte; CORES=1 runs at once;
 #                          PROFILE=mininet/workflow/slurm: on a cluster
@@ -552,38 +555,67 @@ test-ovs-all:
 
 # ---- packages --------------------------------------------------------------------------------
 
+# The architecture of the packages, as Debian calls it: this machine's, or one that they are cross-compiled for.
+MACHINE_ARCH = $(shell dpkg --print-architecture)
+ARCH ?= $(MACHINE_ARCH)
+RUST_TARGET_arm64 := aarch64-unknown-linux-gnu
+PACKAGE_OF = $(if $(filter $(MACHINE_ARCH),$(ARCH)),,-$(ARCH))
+RUST_TARGET = $(if $(PACKAGE_OF),$(or $(RUST_TARGET_$(ARCH)),$(error ARCH=$(ARCH): it is $(MACHINE_ARCH) or arm64)))
+PACKAGE_ARCH = ARCH=$(ARCH) PACKAGE_OF=$(PACKAGE_OF) $(if $(RUST_TARGET),CARGO_BUILD_TARGET=$(RUST_TARGET))
+PACKAGE_LINKER = $(if $(RUST_TARGET),CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc)
+
 # Without the paths of this machine, so that builds in other places are equal.
 PACKAGE_TARGET := $(abspath $(BUILD)/package/target)
-PACKAGE_SWITCH := $(PACKAGE_TARGET)/release/pacing_switch
+PACKAGE_NATIVE := $(PACKAGE_TARGET)/release/pacing_switch
+PACKAGE_SWITCH = $(PACKAGE_TARGET)/$(if $(RUST_TARGET),$(RUST_TARGET)/)release/pacing_switch
 CARGO_FOLDER := $(abspath $(or $(CARGO_HOME),$(HOME)/.cargo))
 PACKAGE_CARGO = env -u MAKEFLAGS CARGO_TARGET_DIR=$(PACKAGE_TARGET) CARGO_PROFILE_RELEASE_DEBUG=false \
     RUSTFLAGS="--remap-path-prefix=$(CURDIR)=. --remap-path-prefix=$(CARGO_FOLDER)=cargo" \
     CFLAGS="-O2 -ffile-prefix-map=$(CURDIR)=. -ffile-prefix-map=$(CARGO_FOLDER)=cargo"
-$(PACKAGE_SWITCH): $(SWITCH_SOURCES) $(DESCRIPTORS)
+BUILD_PACKAGE_SWITCH = cargo build --release --locked --bin pacing_switch
+$(PACKAGE_NATIVE): $(SWITCH_SOURCES) $(DESCRIPTORS)
 	@echo "building pacing_switch for the packages (about 5 min the first time)"
-	@cd switch && $(PACKAGE_CARGO) cargo build --release --locked --bin pacing_switch
+	@cd switch && $(PACKAGE_CARGO) $(BUILD_PACKAGE_SWITCH)
+	@touch $@
+$(PACKAGE_TARGET)/%/release/pacing_switch: $(SWITCH_SOURCES) $(DESCRIPTORS)
+	@echo "building pacing_switch for the packages of $(ARCH) (about 5 min the first time)"
+	@cd switch && $(PACKAGE_CARGO) $(PACKAGE_ARCH) $(PACKAGE_LINKER) $(BUILD_PACKAGE_SWITCH)
 	@touch $@
 
 # The digest of the sources of the packages, taken before the build: a file that changes meanwhile counts as changed
 # afterwards.
 PACKAGE_SOURCES = $(BUILD)/package/$@.sources
 NOTE_SOURCES = mkdir -p $(BUILD)/package && packaging/sources >$(PACKAGE_SOURCES)
-KEEP_SOURCES = mv $(PACKAGE_SOURCES) $(BUILD)/$@/SOURCES
+KEEP_SOURCES = mv $(PACKAGE_SOURCES) $(BUILD)/$@$(PACKAGE_OF)/SOURCES
 
 .PHONY: deb
 deb:
-	@tools/bootstrap deb
+	@tools/bootstrap deb $(ARCH)
 	@$(NOTE_SOURCES)
-	@$(MAKE) venv $(PACKAGE_SWITCH)
-	@lab/build
-	@packaging/deb $(PYTHON) $(PACKAGE_SWITCH) "$$(lab/build --print)"
+	@$(MAKE) venv $(sort $(PACKAGE_NATIVE) $(PACKAGE_SWITCH))
+	@$(if $(filter amd64,$(ARCH)),lab/build)
+	@$(PACKAGE_ARCH) packaging/deb $(PYTHON) $(PACKAGE_SWITCH) $(PACKAGE_NATIVE) \
+	    $(if $(filter amd64,$(ARCH)),"$$(lab/build --print)")
 	@$(KEEP_SOURCES)
 
 .PHONY: test-deb
 test-deb:
-	@packaging/sources --check $(BUILD)/deb || $(MAKE) deb
+	@packaging/sources --check $(BUILD)/deb || $(MAKE) deb ARCH=$(MACHINE_ARCH)
 	@tests/packages/deb
-	@$(if $(filter-out 0,$(AGAIN)),tests/packages/again deb)
+	@$(if $(filter-out 0,$(AGAIN)),$(PACKAGE_ARCH) tests/packages/again deb)
+
+.PHONY: test-units
+test-units:
+	@tools/bootstrap deb
+	@packaging/sources --check $(BUILD)/deb || $(MAKE) deb ARCH=$(MACHINE_ARCH)
+	@tests/packages/units
+
+.PHONY: test-arm64
+test-arm64: dev-venv
+	@tools/bootstrap deb arm64
+	@$(MAKE) ARCH=arm64 $(PACKAGE_TARGET)/$(RUST_TARGET_arm64)/release/pacing_switch
+	@PACING_SWITCH=$(PACKAGE_TARGET)/$(RUST_TARGET_arm64)/release/pacing_switch $(PYTHON) -m pytest -q \
+	    tests/virtual/test_vectors.py tests/virtual/test_gap_frames.py tests/virtual/test_exact_pace.py
 
 # The tools that build the wheel and the bills of materials, in an environment of their own.
 RELEASE_TOOLS := $(BUILD)/release-tools
@@ -596,38 +628,39 @@ $(RELEASE_TOOLS)/.stamp: requirements-release.lock | packages
 .PHONY: wheel
 wheel: $(RELEASE_TOOLS)/.stamp $(DESCRIPTORS)
 	@echo "building the wheel (about 5 min the first time)"
+	@$(if $(PACKAGE_OF),tools/bootstrap deb $(ARCH))
 	@$(NOTE_SOURCES)
-	@$(PACKAGE_CARGO) packaging/wheel $(RELEASE_TOOLS)
+	@$(PACKAGE_CARGO) $(PACKAGE_ARCH) packaging/wheel $(RELEASE_TOOLS)
 	@$(KEEP_SOURCES)
 
 .PHONY: test-wheel
 test-wheel: venv
 	@tools/bootstrap deb
-	@packaging/sources --check $(BUILD)/wheel || $(MAKE) wheel
+	@packaging/sources --check $(BUILD)/wheel || $(MAKE) wheel ARCH=$(MACHINE_ARCH)
 	@tests/packages/wheel $(PYTHON)
-	@$(if $(filter-out 0,$(AGAIN)),tests/packages/again wheel)
+	@$(if $(filter-out 0,$(AGAIN)),$(PACKAGE_ARCH) tests/packages/again wheel)
 
 .PHONY: image
 image: $(RELEASE_TOOLS)/.stamp
-	@tools/bootstrap deb
-	@packaging/sources --check $(BUILD)/deb || $(MAKE) deb
+	@tools/bootstrap deb $(ARCH)
+	@packaging/sources --check $(BUILD)/deb$(PACKAGE_OF) || $(MAKE) deb
 	@$(NOTE_SOURCES)
-	@packaging/image/build $(RELEASE_TOOLS)
+	@$(PACKAGE_ARCH) packaging/image/build $(RELEASE_TOOLS)
 	@$(KEEP_SOURCES)
 
 .PHONY: test-image
 test-image:
-	@packaging/sources --check $(BUILD)/image || $(MAKE) image
+	@packaging/sources --check $(BUILD)/image || $(MAKE) image ARCH=$(MACHINE_ARCH)
 	@tests/packages/image
-	@$(if $(filter-out 0,$(AGAIN)),tests/packages/again image)
+	@$(if $(filter-out 0,$(AGAIN)),$(PACKAGE_ARCH) tests/packages/again image)
 
 .PHONY: release
 release: $(RELEASE_TOOLS)/.stamp
 	@$(MAKE) deb
 	@$(MAKE) wheel
 	@$(MAKE) image
-	@packaging/release $(RELEASE_TOOLS)
-	@$(if $(filter-out 0,$(AGAIN)),tests/packages/again release)
+	@$(PACKAGE_ARCH) packaging/release $(RELEASE_TOOLS)
+	@$(if $(filter-out 0,$(AGAIN)),$(PACKAGE_ARCH) tests/packages/again release)
 
 .PHONY: pictures
 pictures: test-packages dev-venv switch

@@ -6,10 +6,12 @@
 They are linked into the program, so a copy of it has to come with them. `third-party-notices.txt`
 has each licence text of the crates' archives once, after the names of its crates.
 `rust-standard-library.html` is the compiler's own file. The crates are those that the program needs
-on Linux, x86-64, by switch/Cargo.lock; cargo fetches what it does not have.
+on Linux, x86-64 or the target in CARGO_BUILD_TARGET, by switch/Cargo.lock; cargo fetches what it
+does not have.
 """
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -20,7 +22,7 @@ from typing import Any
 
 SWITCH = Path(__file__).resolve().parents[1] / "switch"
 PROGRAM = "pacing_switch"
-TARGET = "x86_64-unknown-linux-gnu"
+TARGET = os.environ.get("CARGO_BUILD_TARGET") or "x86_64-unknown-linux-gnu"
 LICENCE_FILE = re.compile(r"(licen[sc]e|copying|copyright|notice|unlicense)", re.IGNORECASE)
 NO_TEXT = {".rs", ".html"}
 STANDARD = {
